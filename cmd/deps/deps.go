@@ -1,0 +1,33 @@
+// Package deps holds the module's dependencies until their users are written.
+package deps
+
+import (
+	_ "github.com/go-git/go-billy/v5/osfs"
+	_ "github.com/go-git/go-git/v5"
+	_ "github.com/mattn/go-isatty"
+	_ "github.com/prometheus/client_golang/prometheus/promhttp"
+	_ "github.com/robfig/cron/v3"
+	_ "github.com/rogpeppe/go-internal/testscript"
+	_ "github.com/rogpeppe/go-internal/txtar"
+	_ "github.com/rs/zerolog"
+	_ "github.com/skeema/knownhosts"
+	_ "github.com/spf13/cobra"
+	_ "github.com/stretchr/testify/require"
+	_ "go.uber.org/goleak"
+	_ "go.yaml.in/yaml/v3"
+	_ "golang.org/x/crypto/ssh"
+	_ "golang.org/x/net/http/httpproxy"
+	_ "golang.org/x/sync/errgroup"
+	_ "golang.org/x/sys/unix"
+	_ "gopkg.in/evanphx/json-patch.v4"
+	_ "k8s.io/api/batch/v1"
+	_ "k8s.io/api/core/v1"
+	_ "k8s.io/apimachinery/pkg/util/validation"
+	_ "k8s.io/client-go/kubernetes/scheme"
+	_ "k8s.io/apimachinery/pkg/runtime/serializer"
+	_ "pgregory.net/rapid"
+	_ "sigs.k8s.io/json"
+	_ "sigs.k8s.io/kustomize/api/krusty"
+	_ "sigs.k8s.io/kustomize/kyaml/openapi"
+	_ "sigs.k8s.io/yaml"
+)

@@ -1,0 +1,37 @@
+package repo
+
+import "time"
+
+// Settings are what trainyard.yaml at the root of the watched repository says.
+// The zero value holds for a repository without one.
+type Settings struct {
+	// Defaults are for jobs that do not say otherwise.
+	Defaults Defaults
+	// Rules come before a job's built-in failure rules, after its own.
+	Rules   []FailureRule
+	Shards  int // directories a namespace's records are spread over; 0 or 1 is none
+	Removal Removal
+}
+
+// Defaults for jobs of every format.
+type Defaults struct {
+	Namespace string
+	OnChange  OnChange
+	Deadline  time.Duration
+	Cleanup   *Cleanup
+}
+
+// Removal guards against a repository that was emptied by mistake.
+type Removal struct {
+	// MaxShare of the jobs may vanish at once without being asked about, when
+	// at least RemovalFloor of them do; all of them never may. 0 is DefaultMaxShare.
+	MaxShare float64
+	// Confirm is the token that the daemon prints for a removal it holds back.
+	Confirm string
+}
+
+// Bounds of Removal.
+const (
+	DefaultMaxShare = 0.5
+	RemovalFloor    = 10
+)
