@@ -1,0 +1,89 @@
+package runner
+
+import (
+	"fmt"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+// Reasons of outcomes that Decide finds itself, without a rule.
+const (
+	ReasonCompleted      = "Completed"
+	ReasonExited         = "Exited"
+	ReasonPodFailed      = "PodFailed"
+	ReasonPodLost        = "PodLost"
+	ReasonPodDeleted     = "PodDeleted"
+	ReasonPodRefused     = "PodRefused"
+	ReasonNotStarted     = "NotStarted"
+	ReasonStartDeadline  = "StartDeadlineExceeded"
+	ReasonDeadline       = "DeadlineExceeded"
+	ReasonNoProgress     = "NoProgress"
+	ReasonStopRequested  = "StopRequested"
+	ReasonSuspended      = "Suspended"
+	ReasonRemoved        = "Removed"
+	ReasonReplaced       = "Replaced"
+	ReasonScaledDown     = "ScaledDown"
+	ReasonRunEnded       = "RunEnded"
+	ReasonDefinitionLost = "DefinitionLost"
+	ReasonRetriesUsedUp  = "NotEnoughSucceeded"
+)
+
+// classify gives a failed pod its outcome: by the first rule that matches, or
+// Unknown. avoid says that the rule blames the node.
+func classify(rules []repo.FailureRule, main string, p *Pod) (o repo.Outcome, avoid bool) {
+	o = repo.Outcome{Result: repo.Failed, Class: repo.Unknown, Reason: ReasonPodFailed, Message: p.Failure.Message}
+	if len(p.Failure.Reasons) > 0 {
+		o.Reason = p.Failure.Reasons[0]
+	}
+	end := decisive(main, p.Failure.Ends)
+	if end != nil {
+		code := end.ExitCode
+		o.ExitCode, o.Signal = &code, end.Signal
+		if len(p.Failure.Reasons) == 0 {
+			o.Reason, o.Message = ReasonExited, end.describe()
+			if end.Reason != "" && end.Reason != "Error" {
+				o.Reason = end.Reason
+			}
+		}
+	}
+	for i := range rules {
+		r := (*rule)(&rules[i])
+		if !r.matches(p, main) {
+			continue
+		}
+		o.Class, o.Free = r.Class, r.Free
+		if r.Name != "" {
+			o.Reason = r.Name
+		}
+		return o, r.AvoidNode
+	}
+	return o, false
+}
+
+// decisive is the end that speaks for the pod: of the failed containers the
+// main one, or the one that finished last.
+func decisive(main string, ends []End) *End {
+	var last *End
+	for i := range ends {
+		e := &ends[i]
+		switch {
+		case e.ExitCode == 0:
+		case e.Container == main:
+			return e
+		case last == nil || !e.At.Before(last.At):
+			last = e
+		}
+	}
+	return last
+}
+
+func (e *End) describe() string {
+	text := fmt.Sprintf("container %q exited with code %d", e.Container, e.ExitCode)
+	if e.Signal != 0 {
+		text = fmt.Sprintf("container %q was ended by signal %d", e.Container, e.Signal)
+	}
+	if e.Message != "" {
+		text += ": " + e.Message
+	}
+	return text
+}

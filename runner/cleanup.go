@@ -1,0 +1,172 @@
+package runner
+
+import (
+	"slices"
+	"time"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+// stopPods asks pods to end that are no longer wanted: of attempts that were
+// told to stop, of attempts and runs that are over.
+func (d *decision) stopPods() {
+	for i := range d.in.Pods {
+		p := &d.in.Pods[i]
+		if p.Ended() || !d.unwanted(p) {
+			continue
+		}
+		if p.DeletedAt.IsZero() {
+			d.do(Action{Kind: Delete, Run: p.Run, Pod: p.Name, UID: p.UID})
+		} else if limit := d.forceAfter(p); limit != nil && d.due(p.DeletedAt.Add(*limit)) {
+			d.do(Action{Kind: Delete, Run: p.Run, Pod: p.Name, UID: p.UID, Force: true})
+		}
+	}
+}
+
+func (d *decision) unwanted(p *Pod) bool {
+	if d.active() && p.Run == d.rec.Run.ID {
+		if p.Attempt.RunAttempt != d.rec.Run.Attempt {
+			return p.Attempt.RunAttempt < d.rec.Run.Attempt
+		}
+		a := d.recordOf(p)
+		return a != nil && (a.Stop != "" || a.Outcome != nil)
+	}
+	if d.ran(p.Run) {
+		return true
+	}
+	// A run that waits to be adopted keeps its pods.
+	return !slices.ContainsFunc(d.in.Runs, func(r repo.Run) bool { return r.ID == p.Run })
+}
+
+// recordOf finds the task attempt of a pod of the present attempt.
+func (d *decision) recordOf(p *Pod) (found *repo.TaskAttemptRecord) {
+	d.tasks(func(_ *repo.RoleRecord, t *repo.TaskRecord) {
+		for i := range t.Attempts {
+			if t.Attempts[i].Pod == p.Name {
+				found = &t.Attempts[i]
+			}
+		}
+	})
+	return found
+}
+
+func (d *decision) forceAfter(p *Pod) *time.Duration {
+	for i := range d.in.Runs {
+		if d.in.Runs[i].ID == p.Run {
+			if role := d.in.Runs[i].Job.Role(p.Attempt.Role); role != nil {
+				return role.ForceDeleteAfter
+			}
+		}
+	}
+	return nil
+}
+
+// releasePods lets go of pods whose outcome is at the remote, and removes them
+// when their run's clean-up is due.
+func (d *decision) releasePods() {
+	for i := range d.in.Pods {
+		p := &d.in.Pods[i]
+		if !p.Ended() {
+			continue
+		}
+		if p.Held {
+			if d.recorded(p) {
+				d.do(Action{Kind: Release, Run: p.Run, Pod: p.Name, UID: p.UID})
+			}
+			continue
+		}
+		if p.DeletedAt.IsZero() && d.cleanupDue(p) {
+			d.do(Action{Kind: Delete, Run: p.Run, Pod: p.Name, UID: p.UID})
+		}
+	}
+}
+
+// recorded says whether the remote has the outcome of a pod.
+func (d *decision) recorded(p *Pod) bool {
+	pub := d.in.Published
+	if pub == nil {
+		return false
+	}
+	if finishedIn(pub, p.Run) != nil {
+		return true
+	}
+	if pub.Run == nil || pub.Run.ID != p.Run {
+		// Nobody knows the run: no record can be waiting for this pod.
+		return !d.knows(p.Run)
+	}
+	if p.Attempt.RunAttempt != pub.Run.Attempt {
+		return p.Attempt.RunAttempt < pub.Run.Attempt
+	}
+	for _, r := range pub.Roles {
+		if r.Name != p.Attempt.Role {
+			continue
+		}
+		for _, t := range r.Tasks {
+			if t.Index == p.Attempt.Index {
+				return hasOutcome(t.Attempts, p.Attempt.Attempt)
+			}
+		}
+	}
+	return false
+}
+
+// hasOutcome says whether attempt n has ended in a task's list, which keeps
+// the latest attempts only: an older one has.
+func hasOutcome(list []repo.TaskAttemptRecord, n int32) bool {
+	if len(list) > 0 && n < list[0].Attempt {
+		return true
+	}
+	return slices.ContainsFunc(list, func(a repo.TaskAttemptRecord) bool { return a.Attempt == n && a.Outcome != nil })
+}
+
+// knows says whether a run is in the record, or waits to be adopted.
+func (d *decision) knows(run string) bool {
+	return d.ran(run) || slices.ContainsFunc(d.in.Runs, func(r repo.Run) bool { return r.ID == run })
+}
+
+// finishedIn is when a run finished according to a record, nil if it has not.
+func finishedIn(rec *repo.Record, run string) *time.Time {
+	if rec.Run != nil && rec.Run.ID == run && rec.Run.FinishedAt != nil {
+		return &rec.Run.FinishedAt.Time
+	}
+	for i := range rec.History {
+		if rec.History[i].ID == run {
+			return &rec.History[i].FinishedAt.Time
+		}
+	}
+	return nil
+}
+
+func (d *decision) cleanupDue(p *Pod) bool {
+	if d.active() && p.Run == d.rec.Run.ID {
+		return false // its logs are still of use
+	}
+	at := finishedIn(&d.rec, p.Run)
+	if at == nil || d.gone() {
+		return true
+	}
+	policy := repo.Cleanup{Pods: repo.CleanupAll}
+	if d.in.Job != nil {
+		policy = d.in.Job.Cleanup
+	}
+	for i := range d.in.Runs {
+		if d.in.Runs[i].ID == p.Run {
+			policy = d.in.Runs[i].Job.Cleanup
+		}
+	}
+	return policy.Pods == repo.CleanupAll && d.due(at.Add(policy.After))
+}
+
+// forgetRuns lets go of what was prepared for runs of which nothing is left.
+func (d *decision) forgetRuns() {
+	if d.in.Published == nil {
+		return
+	}
+	for i := range d.in.Runs {
+		id := d.in.Runs[i].ID
+		left := slices.ContainsFunc(d.in.Pods, func(p Pod) bool { return p.Run == id })
+		if !left && finishedIn(d.in.Published, id) != nil && (!d.active() || d.rec.Run.ID != id) {
+			d.do(Action{Kind: Forget, Run: id})
+		}
+	}
+}

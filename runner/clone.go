@@ -1,0 +1,42 @@
+package runner
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+// clone copies everything of a record that Decide may change. What it only
+// replaces as a whole (outcomes, times, labels) is shared.
+func clone(r repo.Record) repo.Record {
+	r.Conditions = slices.Clone(r.Conditions)
+	r.Attempts = slices.Clone(r.Attempts)
+	r.History = slices.Clone(r.History)
+	if r.Run != nil {
+		run := *r.Run
+		run.Covers, run.AvoidNodes = slices.Clone(run.Covers), slices.Clone(run.AvoidNodes)
+		r.Run = &run
+	}
+	if r.Schedule != nil {
+		s := *r.Schedule
+		r.Schedule = &s
+	}
+	r.Roles = slices.Clone(r.Roles)
+	for i := range r.Roles {
+		r.Roles[i].Tasks = slices.Clone(r.Roles[i].Tasks)
+		for j := range r.Roles[i].Tasks {
+			r.Roles[i].Tasks[j].Attempts = slices.Clone(r.Roles[i].Tasks[j].Attempts)
+		}
+	}
+	return r
+}
+
+// isGPU says whether a resource is a GPU or a slice of one: nvidia.com/gpu,
+// amd.com/gpu, gpu.intel.com/i915, nvidia.com/mig-1g.5gb, alpha.kubernetes.io/nvidia-gpu.
+func isGPU(name corev1.ResourceName) bool {
+	vendor, kind, ok := strings.Cut(string(name), "/")
+	return ok && (kind == "gpu" || strings.HasPrefix(vendor, "gpu.") || strings.HasPrefix(kind, "mig-") || strings.HasSuffix(kind, "-gpu"))
+}

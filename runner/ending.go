@@ -1,0 +1,237 @@
+package runner
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+// interrupt ends or suspends the run for reasons that lie outside its tasks.
+func (d *decision) interrupt() bool {
+	job, run := d.in.Job, d.rec.Run
+	switch {
+	case run.Stopping || (run.Ending != nil && run.Ending.Result == repo.Succeeded):
+		return false
+	case d.gone():
+		return d.stopRun(repo.Stopped, "", ReasonRemoved, "the definition was removed from the repository")
+	case job != nil && job.Stop:
+		return d.stopRun(repo.Stopped, "", ReasonStopRequested, "the definition asks the run to stop")
+	case d.replaced():
+		return d.stopRun(repo.Stopped, "", ReasonReplaced, "a new run takes its place")
+	case d.pastDeadline():
+		return d.stopRun(repo.Failed, repo.Permanent, ReasonDeadline, "the run took longer than its deadline of "+d.def.Job.Deadline.String())
+	}
+	moved := d.suspend()
+	if run.Ending != nil || run.Suspended != nil {
+		return moved
+	}
+	moved = d.stopUnstarted() || moved
+	return d.stopStuck() || moved
+}
+
+// gone says whether the definition was removed, and not by mistake.
+func (d *decision) gone() bool {
+	return d.in.Job == nil && d.in.Invalid == nil && d.in.Withheld == ""
+}
+
+// stopRun ends the whole run, without a retry.
+func (d *decision) stopRun(result repo.Result, class repo.Class, reason, message string) bool {
+	run := d.rec.Run
+	run.Ending = &repo.Outcome{Result: result, Class: class, Reason: reason, Message: message}
+	run.Stopping, run.RetryAt = true, nil
+	if result == repo.Stopped {
+		d.rec.ObservedRevision = d.in.Revision
+	}
+	return true
+}
+
+// replaced says whether another run is to take this one's place now.
+func (d *decision) replaced() bool {
+	job, run := d.in.Job, d.rec.Run
+	if job == nil || d.in.Invalid != nil {
+		return false
+	}
+	trigger, ok := d.trigger()
+	if !ok {
+		return false
+	}
+	if trigger.Kind == repo.TriggerCron {
+		return job.Schedule.Concurrency == repo.Replace
+	}
+	switch job.OnChange {
+	case repo.Restart:
+		return true
+	case repo.Ignore:
+		if trigger.Kind == repo.TriggerPush {
+			run.Covers = append(run.Covers, repo.RunID(d.in.Environment, job.Key, job.Digest, trigger))
+		}
+	}
+	return false
+}
+
+func (d *decision) pastDeadline() bool {
+	run := d.rec.Run
+	if d.def.Job.Deadline <= 0 || run.Suspended != nil {
+		return false
+	}
+	return d.due(run.StartedAt.Add(time.Duration(run.SuspendedSeconds)*time.Second + d.def.Job.Deadline))
+}
+
+// suspend stops the run's pods, or lets them start again, as the definition
+// asks. While the definition cannot be read everything stays as it is.
+func (d *decision) suspend() (moved bool) {
+	job, run := d.in.Job, d.rec.Run
+	if job == nil || d.in.Invalid != nil {
+		return false
+	}
+	if !job.Suspend {
+		if run.Suspended == nil {
+			return false
+		}
+		run.SuspendedSeconds += max(0, int64(d.now.Sub(run.Suspended.Time)/time.Second))
+		run.Suspended, d.rec.ObservedRevision = nil, d.in.Revision
+		return true
+	}
+	if run.Suspended == nil {
+		run.Suspended, d.rec.ObservedRevision, moved = stamp(d.now), d.in.Revision, true
+	}
+	d.tasks(func(_ *repo.RoleRecord, t *repo.TaskRecord) { moved = stopTask(t, ReasonSuspended) || moved })
+	return moved
+}
+
+// stopTask asks a task's live attempt to end.
+func stopTask(t *repo.TaskRecord, why string) bool {
+	a := live(t)
+	if a == nil || a.Stop != "" {
+		return false
+	}
+	a.Stop = why
+	return true
+}
+
+// stopUnstarted gives up task attempts that have waited too long for their
+// first container, and those that the job was scaled down by.
+func (d *decision) stopUnstarted() (moved bool) {
+	limit := d.def.Job.StartDeadline
+	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {
+		if t.Index >= r.Replicas {
+			moved = stopTask(t, ReasonScaledDown) || moved
+			return
+		}
+		a := live(t)
+		if limit > 0 && a != nil && a.StartedAt == nil && a.Stop == "" && d.due(a.CreatedAt.Add(limit)) {
+			moved = stopTask(t, ReasonStartDeadline) || moved
+		}
+	})
+	return moved
+}
+
+// stopStuck ends an attempt of which no task has written any output for too long.
+func (d *decision) stopStuck() bool {
+	limit := d.def.Job.ProgressDeadline
+	if limit <= 0 {
+		return false
+	}
+	var latest time.Time
+	for i := range d.in.Pods {
+		p := &d.in.Pods[i]
+		if p.Run != d.rec.Run.ID || p.State != PodRunning {
+			continue
+		}
+		for _, at := range []time.Time{p.StartedAt, p.OutputAt} {
+			if at.After(latest) {
+				latest = at
+			}
+		}
+	}
+	if latest.IsZero() || !d.due(latest.Add(limit)) {
+		return false
+	}
+	d.rec.Run.Ending = &repo.Outcome{
+		Result: repo.Failed, Class: repo.Unknown, Reason: ReasonNoProgress,
+		Message: "no task has written any output for " + limit.String(),
+	}
+	return true
+}
+
+// endAttempt stops what still runs of an attempt that is over, and closes it
+// when the last pod has ended.
+func (d *decision) endAttempt() (moved bool) {
+	running := false
+	d.tasks(func(_ *repo.RoleRecord, t *repo.TaskRecord) {
+		moved = stopTask(t, ReasonRunEnded) || moved
+		running = running || live(t) != nil
+	})
+	if running {
+		return moved
+	}
+	d.closeAttempt()
+	return true
+}
+
+// closeAttempt gives the attempt its outcome: the run is tried again, or finished.
+func (d *decision) closeAttempt() {
+	run := d.rec.Run
+	o := *run.Ending
+	at := d.lastEnd()
+	d.tasks(func(_ *repo.RoleRecord, t *repo.TaskRecord) {
+		if !final(t) {
+			t.Phase, t.RetryAt = repo.TaskStopped, nil
+		}
+	})
+	if !run.Stopping {
+		if retry, accountable := shouldRetry(d.def.Job.Retry, &o, run.Retries); retry {
+			d.retryRun(o, at, accountable)
+			return
+		}
+	}
+	finishedAt := metav1.NewTime(at)
+	run.Outcome, run.FinishedAt, run.Ending, run.RetryAt, run.Suspended = &o, &finishedAt, nil, nil, nil
+	d.rec.History = append(d.rec.History, repo.RunSummary{
+		ID: run.ID, Digest: run.Digest, Trigger: run.Trigger, Revision: run.Revision, Covers: run.Covers, StartedAt: run.StartedAt,
+		FinishedAt: finishedAt, Attempts: run.Attempt + 1, Retries: run.Retries, GPUSeconds: run.GPUSeconds, Outcome: o,
+	})
+	d.def = nil
+}
+
+// lastEnd is when the last task attempt of the present attempt ended; now, if none did.
+func (d *decision) lastEnd() time.Time {
+	var at time.Time
+	d.tasks(func(_ *repo.RoleRecord, t *repo.TaskRecord) {
+		if a := last(t); a != nil && a.FinishedAt != nil && a.FinishedAt.After(at) {
+			at = a.FinishedAt.Time
+		}
+	})
+	if at.Before(d.rec.Run.StartedAt.Time) {
+		at = d.now
+	}
+	return at
+}
+
+// retryRun closes the attempt and plans the next: all its tasks start afresh.
+func (d *decision) retryRun(o repo.Outcome, at time.Time, accountable bool) {
+	run := d.rec.Run
+	attempt := repo.AttemptRecord{Attempt: run.Attempt, StartedAt: run.StartedAt, FinishedAt: metav1.NewTime(at), Outcome: o}
+	if run.AttemptAt != nil {
+		attempt.StartedAt = *run.AttemptAt
+	}
+	d.tasks(func(_ *repo.RoleRecord, t *repo.TaskRecord) {
+		if t.Phase == repo.TaskFailed {
+			attempt.Tasks = append(attempt.Tasks, *t)
+		}
+	})
+	d.rec.Attempts = append(d.rec.Attempts, attempt)
+	if extra := len(d.rec.Attempts) - repo.MaxAttempts; extra > 0 {
+		d.rec.Attempts = d.rec.Attempts[extra:]
+	}
+	wait := backoff(d.def.Job.Retry, &o, run.Retries.Total, run.ID)
+	run.Attempt++
+	run.Retries.Total++
+	if accountable {
+		run.Retries.Accountable++
+	}
+	run.Ending, run.RetryAt = nil, stamp(at.Add(wait))
+	d.rec.Roles = newRoles(&d.def.Job)
+}

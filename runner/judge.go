@@ -1,0 +1,168 @@
+package runner
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+// verdict is a completion rule that was reached: at the end of the task whose
+// end reached it.
+type verdict struct {
+	at      time.Time
+	outcome repo.Outcome
+}
+
+// judge decides whether the run's present attempt is over, by the completion
+// rules of its roles. Of several rules the one reached first wins.
+func (d *decision) judge() bool {
+	var first *verdict
+	consider := func(v *verdict) {
+		if v != nil && (first == nil || v.at.Before(first.at)) {
+			first = v
+		}
+	}
+	if d.def.Job.Success == repo.AllRoles { // on a tie the work that was done counts
+		consider(d.allSucceeded())
+	}
+	for i := range d.def.Job.Roles {
+		role := &d.def.Job.Roles[i]
+		failed, succeeded := d.counted(role)
+		consider(d.minFailed(role, failed))
+		if d.def.Job.Success == repo.AnyRole {
+			consider(d.minSucceeded(role, succeeded))
+		}
+	}
+	if first == nil {
+		first = d.allEnded()
+	}
+	if first == nil {
+		return false
+	}
+	d.rec.Run.Ending = &first.outcome
+	return true
+}
+
+// ended is a task that has ended for good, for sorting by time.
+type ended struct {
+	task *repo.TaskRecord
+	last *repo.TaskAttemptRecord
+}
+
+// counted are the tasks of a role that have ended for good and count for its
+// rules, each list in the order of their ends.
+func (d *decision) counted(role *repo.Role) (failed, succeeded []ended) {
+	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {
+		if r.Name != role.Name || !counts(role, r, t) || !final(t) {
+			return
+		}
+		if t.Phase == repo.TaskFailed {
+			failed = append(failed, ended{t, last(t)})
+		} else {
+			succeeded = append(succeeded, ended{t, last(t)})
+		}
+	})
+	order := func(a, b ended) int { return a.last.FinishedAt.Compare(b.last.FinishedAt.Time) }
+	slices.SortStableFunc(failed, order)
+	slices.SortStableFunc(succeeded, order)
+	return failed, succeeded
+}
+
+// counts says whether a task counts for its role's rules.
+func counts(role *repo.Role, r *repo.RoleRecord, t *repo.TaskRecord) bool {
+	return t.Index < r.Replicas && (role.Chief == nil || *role.Chief == t.Index)
+}
+
+func (d *decision) minFailed(role *repo.Role, failed []ended) *verdict {
+	n := int(role.MinFailed)
+	if n < 1 || len(failed) < n {
+		return nil
+	}
+	e := failed[n-1]
+	o := *e.last.Outcome
+	o.Task = e.task.Name
+	if n > 1 {
+		o.Message = cut(fmt.Sprintf("%d tasks of role %s have failed, the last: %s", n, role.Name, o.Message))
+	}
+	return &verdict{e.last.FinishedAt.Time, o}
+}
+
+func (d *decision) minSucceeded(role *repo.Role, succeeded []ended) *verdict {
+	n := int(role.MinSucceeded)
+	if n < 1 || len(succeeded) < n {
+		return nil
+	}
+	e := succeeded[n-1]
+	return &verdict{e.last.FinishedAt.Time, repo.Outcome{
+		Result: repo.Succeeded, Reason: ReasonCompleted, Task: e.task.Name,
+		Message: fmt.Sprintf("%d of %d tasks of role %s succeeded", n, role.Replicas, role.Name),
+	}}
+}
+
+// allSucceeded is reached when every role that is no daemon has enough
+// succeeded tasks: at the time the last of them got there.
+func (d *decision) allSucceeded() *verdict {
+	var latest *verdict
+	for i := range d.def.Job.Roles {
+		role := &d.def.Job.Roles[i]
+		if role.Daemon || role.MinSucceeded < 1 {
+			continue
+		}
+		_, succeeded := d.counted(role)
+		v := d.minSucceeded(role, succeeded)
+		if v == nil {
+			return nil
+		}
+		if latest == nil || v.at.After(latest.at) {
+			latest = v
+		}
+	}
+	return latest
+}
+
+// allEnded is reached when every task that counts has ended for good and no
+// rule was: a success for AnyRole, a failure for AllRoles.
+func (d *decision) allEnded() *verdict {
+	any := d.def.Job.Success == repo.AnyRole
+	var latest, lastFailed *ended
+	counted := 0
+	for i := range d.def.Job.Roles {
+		role := &d.def.Job.Roles[i]
+		if role.Daemon && !any {
+			continue
+		}
+		failed, succeeded := d.counted(role)
+		want := int(role.Replicas)
+		if role.Chief != nil {
+			want = 1
+		}
+		if len(failed)+len(succeeded) < want {
+			return nil
+		}
+		counted += want
+		for _, list := range [][]ended{failed, succeeded} {
+			for j := range list {
+				if latest == nil || list[j].last.FinishedAt.After(latest.last.FinishedAt.Time) {
+					latest = &list[j]
+				}
+			}
+		}
+		if n := len(failed); n > 0 {
+			lastFailed = &failed[n-1]
+		}
+	}
+	switch {
+	case latest == nil:
+		return nil // a job of no tasks, or of daemons alone, does not end by itself
+	case any || lastFailed == nil:
+		return &verdict{latest.last.FinishedAt.Time, repo.Outcome{
+			Result: repo.Succeeded, Reason: ReasonCompleted, Task: latest.task.Name,
+			Message: fmt.Sprintf("all %d tasks have ended, and no completion rule was reached", counted),
+		}}
+	}
+	o := *lastFailed.last.Outcome
+	o.Task, o.Message = lastFailed.task.Name, cut("too few tasks succeeded, and none is left: "+o.Message)
+	return &verdict{latest.last.FinishedAt.Time, o}
+}

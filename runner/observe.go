@@ -1,0 +1,160 @@
+package runner
+
+import (
+	"slices"
+	"time"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+// observe brings what the pods tell into the record, and says whether that
+// ended anything.
+func (d *decision) observe(job *repo.Job) (moved bool) {
+	pods := make(map[string]*Pod, len(d.in.Pods))
+	for i := range d.in.Pods {
+		pods[d.in.Pods[i].Name] = &d.in.Pods[i]
+	}
+	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {
+		role := job.Role(r.Name)
+		if role == nil {
+			role = &repo.Role{}
+		}
+		d.find(r, t, pods)
+		a := live(t)
+		if a == nil {
+			return
+		}
+		if p := pods[a.Pod]; p != nil {
+			moved = d.see(job, role, r, a, p) || moved
+		} else {
+			moved = d.miss(a) || moved
+		}
+		if a.Outcome == nil && a.StartedAt != nil {
+			t.Phase = repo.TaskRunning
+		}
+		if a.Outcome != nil && a.Result == repo.Stopped {
+			t.Phase = repo.TaskStopped
+		}
+	})
+	return moved
+}
+
+// find takes up a pod that the record does not know of: the record is older
+// than the pod, because its push was lost with the daemon that made both.
+func (d *decision) find(r *repo.RoleRecord, t *repo.TaskRecord, pods map[string]*Pod) {
+	if a := last(t); a != nil {
+		if a.Outcome == nil {
+			return
+		}
+		if a.Reason == ReasonNotStarted && pods[a.Pod] != nil {
+			a.Outcome, a.FinishedAt = nil, nil // it did start after all
+			return
+		}
+	}
+	n := nextAttempt(t)
+	p := pods[repo.PodName(d.rec.Run.ID, d.attemptOf(r, t, n))]
+	if p == nil || final(t) || (t.RetryAt == nil && n > 0 && last(t).Result != repo.Stopped) {
+		return
+	}
+	d.appendAttempt(r, t, p.CreatedAt)
+}
+
+// see reads a live task attempt's pod.
+func (d *decision) see(job *repo.Job, role *repo.Role, r *repo.RoleRecord, a *repo.TaskAttemptRecord, p *Pod) bool {
+	a.UID, a.Node, a.Waiting, a.Restarts = p.UID, p.Node, p.Waiting, p.Restarts
+	if !p.CreatedAt.IsZero() {
+		a.CreatedAt = *stamp(p.CreatedAt)
+	}
+	if !p.StartedAt.IsZero() {
+		a.StartedAt = stamp(p.StartedAt)
+		if d.rec.Run.RunningAt == nil {
+			d.rec.Run.RunningAt = stamp(p.StartedAt)
+		}
+	}
+	if !p.Ended() {
+		return false
+	}
+	o, avoid := d.outcome(job, role, a, p)
+	if avoid && a.Node != "" && !slices.Contains(d.rec.Run.AvoidNodes, a.Node) {
+		d.rec.Run.AvoidNodes = append(d.rec.Run.AvoidNodes, a.Node)
+	}
+	d.finish(r, a, o, p.EndedAt)
+	if o.Result == repo.Failed && p.Tail != "" {
+		a.Log = repo.TailPath(d.rec.Run.ID, p.Attempt)
+	}
+	return true
+}
+
+// outcome judges a pod that has ended.
+func (d *decision) outcome(job *repo.Job, role *repo.Role, a *repo.TaskAttemptRecord, p *Pod) (repo.Outcome, bool) {
+	// A pod that ended after somebody asked it to tells nothing by its exit
+	// code: many programs save their work on SIGTERM and exit with 0.
+	ended := !p.DeletedAt.IsZero() && !p.EndedAt.Before(p.DeletedAt)
+	switch {
+	case ended && a.Stop == ReasonStartDeadline:
+		return repo.Outcome{Result: repo.Failed, Class: repo.Unknown, Reason: a.Stop, Message: "did not start in time: " + p.Waiting}, false
+	case ended && a.Stop != "":
+		return repo.Outcome{Result: repo.Stopped, Reason: a.Stop, ExitCode: exitCode(role.MainContainer, p)}, false
+	case p.State == PodSucceeded && !ended:
+		zero := int32(0)
+		return repo.Outcome{Result: repo.Succeeded, Reason: ReasonCompleted, ExitCode: &zero}, false
+	}
+	o, avoid := classify(job.Rules, role.MainContainer, p)
+	if ended && !o.Free {
+		o.Class, o.Free, o.Reason = repo.Transient, true, ReasonPodDeleted
+		o.Message = "the pod was deleted by somebody else"
+	}
+	return o, avoid
+}
+
+func exitCode(main string, p *Pod) *int32 {
+	if e := decisive(main, p.Failure.Ends); e != nil {
+		return &e.ExitCode
+	}
+	if p.State == PodSucceeded {
+		zero := int32(0)
+		return &zero
+	}
+	return nil
+}
+
+// miss judges a live task attempt that has no pod.
+func (d *decision) miss(a *repo.TaskAttemptRecord) bool {
+	var o repo.Outcome
+	switch why := d.in.Refused[a.Pod]; {
+	case why != "":
+		o = repo.Outcome{Result: repo.Failed, Class: repo.Permanent, Reason: ReasonPodRefused, Message: cut(why)}
+	case a.UID != "" && a.Stop == "":
+		o = repo.Outcome{Result: repo.Failed, Class: repo.Transient, Free: true, Reason: ReasonPodLost, Message: "the pod is gone, and nobody knows how it ended"}
+	case a.UID != "":
+		o = repo.Outcome{Result: repo.Stopped, Reason: a.Stop}
+	case a.Stop != "":
+		o = repo.Outcome{Result: repo.Stopped, Reason: ReasonNotStarted}
+	default:
+		a.Waiting = cut(d.in.Troubles[a.Pod])
+		return false
+	}
+	a.Outcome, a.FinishedAt, a.Waiting = &o, stamp(d.now), ""
+	return true
+}
+
+// finish gives a task attempt its outcome, once.
+func (d *decision) finish(r *repo.RoleRecord, a *repo.TaskAttemptRecord, o repo.Outcome, at time.Time) {
+	o.Message = cut(o.Message)
+	a.Outcome, a.FinishedAt, a.Waiting = &o, stamp(at), ""
+	if a.StartedAt != nil && r.GPUs > 0 && at.After(a.StartedAt.Time) {
+		d.rec.Run.GPUSeconds += r.GPUs * int64(a.FinishedAt.Sub(a.StartedAt.Time)/time.Second)
+	}
+}
+
+// cut bounds a message, at the boundary of a character.
+func cut(s string) string {
+	if len(s) <= repo.MaxMessage {
+		return s
+	}
+	n := repo.MaxMessage - len("…")
+	for n > 0 && s[n]&0xc0 == 0x80 {
+		n--
+	}
+	return s[:n] + "…"
+}

@@ -1,0 +1,187 @@
+package runner
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+// adopt takes up a run that the backend has and the record does not: a daemon
+// started it and was killed before its record reached the remote.
+func (d *decision) adopt() bool {
+	if d.active() {
+		return false
+	}
+	var found *repo.Run
+	for i := range d.in.Runs {
+		r := &d.in.Runs[i]
+		if d.ran(r.ID) || (found != nil && !r.StartedAt.Before(found.StartedAt)) {
+			continue
+		}
+		found = r
+	}
+	if found == nil {
+		return false
+	}
+	d.begin(found)
+	return true
+}
+
+// ran says whether a run has finished, or was answered for by another one.
+func (d *decision) ran(id string) bool {
+	if r := d.rec.Run; r != nil && (r.ID == id || slices.Contains(r.Covers, id)) {
+		return true
+	}
+	return slices.ContainsFunc(d.rec.History, func(s repo.RunSummary) bool {
+		return s.ID == id || slices.Contains(s.Covers, id)
+	})
+}
+
+// startNext starts the run that the definition asks for, if there is one.
+func (d *decision) startNext() bool {
+	d.def = nil
+	job := d.in.Job
+	if job == nil || d.in.Invalid != nil {
+		return false
+	}
+	trigger, ok := d.trigger()
+	if !ok {
+		return false
+	}
+	switch {
+	case job.Stop:
+		return d.wait(ReasonStopRequested)
+	case job.Suspend:
+		return d.wait(ReasonSuspended)
+	case job.Hold:
+		return d.wait("Held")
+	case d.in.Forbidden != "":
+		return d.wait("Forbidden")
+	}
+	if trigger.Kind == repo.TriggerCron {
+		at, _ := time.Parse(time.RFC3339, trigger.Value)
+		d.rec.Schedule.Last = stamp(at)
+	}
+	d.begin(&repo.Run{
+		ID: repo.RunID(d.in.Environment, job.Key, job.Digest, trigger), Environment: d.in.Environment,
+		Trigger: trigger, Revision: d.in.Revision, StartedAt: d.now, Job: *job,
+	})
+	return true
+}
+
+func (d *decision) wait(why string) bool {
+	d.waits = why
+	return false
+}
+
+// trigger is what a new run would start by, if it has not run already.
+func (d *decision) trigger() (repo.Trigger, bool) {
+	job := d.in.Job
+	if job.Rerun != "" {
+		t := repo.Trigger{Kind: repo.TriggerRerun, Value: job.Rerun}
+		if !d.ran(repo.RunID(d.in.Environment, job.Key, job.Digest, t)) {
+			return t, true
+		}
+		if job.Schedule == nil {
+			return t, false
+		}
+	}
+	if job.Schedule != nil {
+		return d.cronTrigger()
+	}
+	t := repo.Trigger{Kind: repo.TriggerPush}
+	return t, !d.ran(repo.RunID(d.in.Environment, job.Key, job.Digest, t))
+}
+
+// begin makes run the job's present one, with nothing of it started yet.
+func (d *decision) begin(run *repo.Run) {
+	d.def = run
+	d.rec.Run = &repo.RunRecord{
+		ID: run.ID, Digest: run.Job.Digest, Shape: run.Job.Shape, Trigger: run.Trigger, Revision: run.Revision,
+		StartedAt: metav1.NewTime(run.StartedAt.UTC().Truncate(time.Second)), AttemptAt: stamp(run.StartedAt),
+	}
+	d.rec.Attempts = nil
+	d.rec.ObservedRevision = run.Revision
+	d.rec.Roles = newRoles(&run.Job)
+}
+
+// newRoles are the roles of an attempt of which nothing has started.
+func newRoles(job *repo.Job) []repo.RoleRecord {
+	roles := make([]repo.RoleRecord, len(job.Roles))
+	for i := range job.Roles {
+		r := &job.Roles[i]
+		roles[i] = repo.RoleRecord{Name: r.Name, Replicas: r.Replicas, Daemon: r.Daemon, GPUs: GPUs(&r.Template.Spec)}
+		for n := range r.Replicas {
+			roles[i].Tasks = append(roles[i].Tasks, newTask(r.Name, n))
+		}
+	}
+	return roles
+}
+
+func newTask(role string, index int32) repo.TaskRecord {
+	return repo.TaskRecord{Name: repo.Task{Role: role, Index: index}.String(), Index: index, Phase: repo.TaskPending}
+}
+
+// definitionOf finds what a run executes: as the backend kept it, or else the
+// repository's present definition, if that is the same one.
+func (d *decision) definitionOf(rec *repo.RunRecord) *repo.Run {
+	if d.def != nil && d.def.ID == rec.ID {
+		return d.def
+	}
+	for i := range d.in.Runs {
+		if d.in.Runs[i].ID == rec.ID {
+			return &d.in.Runs[i]
+		}
+	}
+	if job := d.in.Job; job != nil && job.Digest == rec.Digest {
+		return &repo.Run{
+			ID: rec.ID, Environment: d.in.Environment, Trigger: rec.Trigger, Revision: rec.Revision,
+			StartedAt: rec.StartedAt.Time, Job: *job,
+		}
+	}
+	return nil
+}
+
+// loseDefinition ends a run that nobody can continue: the backend's state is
+// gone, and the repository has moved on. Only its pods, if any, remain to be ended.
+func (d *decision) loseDefinition() bool {
+	d.rec.Run.Ending = &repo.Outcome{
+		Result: repo.Failed, Class: repo.Transient, Free: true, Reason: ReasonDefinitionLost,
+		Message: "the backend no longer has the definition of this run, and the repository has another one by now",
+	}
+	d.rec.Run.Stopping, d.rec.Run.RetryAt = true, nil
+	d.observe(&repo.Job{})
+	return d.endAttempt()
+}
+
+// rescale lets a change of replica counts alone reach the run that is going on.
+func (d *decision) rescale() bool {
+	job, run := d.in.Job, d.rec.Run
+	if job == nil || d.in.Invalid != nil || !job.Rescale || job.Shape != run.Shape || job.Digest == run.Digest || run.Ending != nil {
+		return false
+	}
+	scaled := *d.def
+	scaled.Job.Roles = slices.Clone(d.def.Job.Roles)
+	for i := range scaled.Job.Roles {
+		if r := job.Role(scaled.Job.Roles[i].Name); r != nil {
+			scaled.Job.Roles[i].Replicas, scaled.Job.Roles[i].MinSucceeded, scaled.Job.Roles[i].MinFailed = r.Replicas, r.MinSucceeded, r.MinFailed
+		}
+	}
+	scaled.Job.Digest = job.Digest
+	d.def = &scaled
+	run.Digest = job.Digest
+	run.Covers = append(run.Covers, repo.RunID(d.in.Environment, job.Key, job.Digest, repo.Trigger{Kind: repo.TriggerPush}))
+	for i := range d.rec.Roles {
+		r := &d.rec.Roles[i]
+		if def := scaled.Job.Role(r.Name); def != nil {
+			r.Replicas = def.Replicas
+			for n := int32(len(r.Tasks)); n < r.Replicas; n++ {
+				r.Tasks = append(r.Tasks, newTask(r.Name, n))
+			}
+		}
+	}
+	return true
+}

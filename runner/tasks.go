@@ -1,0 +1,138 @@
+package runner
+
+import (
+	"time"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+// last is a task's latest attempt, nil before its first.
+func last(t *repo.TaskRecord) *repo.TaskAttemptRecord {
+	if len(t.Attempts) == 0 {
+		return nil
+	}
+	return &t.Attempts[len(t.Attempts)-1]
+}
+
+// live is a task's attempt that has no outcome yet, nil if it has none.
+func live(t *repo.TaskRecord) *repo.TaskAttemptRecord {
+	if a := last(t); a != nil && a.Outcome == nil {
+		return a
+	}
+	return nil
+}
+
+// tasks calls f for every task of the run's present attempt.
+func (d *decision) tasks(f func(r *repo.RoleRecord, t *repo.TaskRecord)) {
+	for i := range d.rec.Roles {
+		r := &d.rec.Roles[i]
+		for j := range r.Tasks {
+			f(r, &r.Tasks[j])
+		}
+	}
+}
+
+// attemptOf names the task attempt with that number in the run's present attempt.
+func (d *decision) attemptOf(r *repo.RoleRecord, t *repo.TaskRecord, n int32) repo.TaskAttempt {
+	return repo.TaskAttempt{Task: repo.Task{Role: r.Name, Index: t.Index}, RunAttempt: d.rec.Run.Attempt, Attempt: n}
+}
+
+// advanceTasks starts tasks, retries them, and finds out which have ended for good.
+func (d *decision) advanceTasks() (moved bool) {
+	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {
+		role := d.def.Job.Role(r.Name)
+		if role == nil || t.Index >= r.Replicas || final(t) {
+			return
+		}
+		moved = d.advance(role, r, t) || moved
+	})
+	return moved
+}
+
+// final says whether a task has ended for good in this attempt of the run.
+func final(t *repo.TaskRecord) bool {
+	return t.Phase == repo.TaskSucceeded || t.Phase == repo.TaskFailed
+}
+
+func (d *decision) advance(role *repo.Role, r *repo.RoleRecord, t *repo.TaskRecord) bool {
+	a := last(t)
+	switch {
+	case a != nil && a.Outcome == nil:
+		return false
+	case a == nil || a.Result == repo.Stopped:
+		return d.startTask(r, t)
+	case t.RetryAt == nil:
+		return d.planRetry(role, t, a)
+	case !d.due(t.RetryAt.Time):
+		return false
+	}
+	return d.startTask(r, t)
+}
+
+// startTask begins a task's next attempt: its pod is asked for until it is there.
+func (d *decision) startTask(r *repo.RoleRecord, t *repo.TaskRecord) bool {
+	if d.rec.Run.Suspended != nil {
+		return false
+	}
+	d.appendAttempt(r, t, d.now)
+	return true
+}
+
+func (d *decision) appendAttempt(r *repo.RoleRecord, t *repo.TaskRecord, at time.Time) {
+	n := nextAttempt(t)
+	t.Attempts = append(t.Attempts, repo.TaskAttemptRecord{
+		Attempt: n, Pod: repo.PodName(d.rec.Run.ID, d.attemptOf(r, t, n)), CreatedAt: *stamp(at),
+	})
+	if extra := len(t.Attempts) - repo.MaxAttempts; extra > 0 {
+		t.Attempts = t.Attempts[extra:]
+	}
+	t.RetryAt, t.Phase = nil, repo.TaskPending
+}
+
+func nextAttempt(t *repo.TaskRecord) int32 {
+	if a := last(t); a != nil {
+		return a.Attempt + 1
+	}
+	return 0
+}
+
+// planRetry decides whether a task that has ended is tried again, and when.
+func (d *decision) planRetry(role *repo.Role, t *repo.TaskRecord, a *repo.TaskAttemptRecord) bool {
+	retry, accountable := shouldRetry(role.Retry, a.Outcome, t.Retries)
+	if !retry {
+		t.Phase = repo.TaskFailed
+		if a.Result == repo.Succeeded {
+			t.Phase = repo.TaskSucceeded
+		}
+		return true
+	}
+	wait := backoff(role.Retry, a.Outcome, t.Retries.Total, d.rec.Run.ID, t.Name)
+	t.RetryAt, t.Phase = stamp(finished(a, d.now).Add(wait)), repo.TaskRetrying
+	t.Retries.Total++
+	if accountable {
+		t.Retries.Accountable++
+	}
+	return true
+}
+
+// finished is when a task attempt ended.
+func finished(a *repo.TaskAttemptRecord, now time.Time) time.Time {
+	if a.FinishedAt != nil {
+		return a.FinishedAt.Time
+	}
+	return now
+}
+
+// createPods asks for the pods of task attempts that have none yet.
+func (d *decision) createPods() {
+	if !d.active() || d.def == nil {
+		return
+	}
+	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {
+		a := live(t)
+		if a == nil || a.UID != "" || a.Stop != "" || d.in.Refused[a.Pod] != "" {
+			return
+		}
+		d.do(Action{Kind: Create, Run: d.rec.Run.ID, Attempt: d.attemptOf(r, t, a.Attempt), Pod: a.Pod})
+	})
+}
