@@ -1,0 +1,64 @@
+package runner
+
+import (
+	"context"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+// Backend runs pods. Every call may be repeated; what it returns is what has
+// really happened, also to calls whose answer was lost. Errors are classified
+// by k8s.io/apimachinery/pkg/api/errors.
+type Backend interface {
+	// Prepare makes what one attempt of a run needs around its pods, durably:
+	// the run's own definition, its objects, an address for each task.
+	Prepare(ctx context.Context, run *repo.Run, attempt int32) (repo.Addresses, error)
+	// Runs are those that Prepare has seen and Forget has not.
+	Runs(ctx context.Context) ([]repo.Run, error)
+	// Jobs that have pods.
+	Jobs(ctx context.Context) ([]repo.Key, error)
+	// Pods of a job, in any state.
+	Pods(ctx context.Context, key repo.Key) ([]corev1.Pod, error)
+	// Create starts a pod. A second one of the same name is AlreadyExists; one
+	// that can never run is Invalid, BadRequest or Forbidden.
+	Create(ctx context.Context, pod *corev1.Pod) error
+	// Delete asks a pod to end, within grace seconds if that is not nil, and
+	// removes it when it has ended and is not held.
+	Delete(ctx context.Context, namespace, name, uid string, grace *int64) error
+	// Release takes the record's finalizer off.
+	Release(ctx context.Context, namespace, name, uid string) error
+	// Forget removes what Prepare made, when the run's pods are gone.
+	Forget(ctx context.Context, run, namespace string) error
+	// Watch reports jobs whose pods changed, until ctx ends.
+	Watch(ctx context.Context, changed func(repo.Key)) error
+	// Log is the end of a container's log, of all containers if it is "".
+	Log(ctx context.Context, namespace, name, container string, tail int64, follow bool) (io.ReadCloser, error)
+}
+
+// Source tells what should run.
+type Source interface {
+	// Poll returns the definitions if they changed since the last call, else nil.
+	Poll(ctx context.Context) (*repo.Definitions, error)
+}
+
+// Ledger keeps records where they outlive everything else.
+type Ledger interface {
+	// Load reads all records of the environment, with their histories.
+	Load(ctx context.Context) ([]repo.Record, error)
+	// Publish brings changes to the remote. Without an error they are there;
+	// pushed is false if they were there before.
+	Publish(ctx context.Context, book Book) (pushed bool, err error)
+}
+
+// Book is what a publish carries.
+type Book struct {
+	At       time.Time
+	Revision string // of the watched branch
+	Changes  []repo.Change
+	Records  []repo.Record // all of the environment, changed or not, by key
+	Notices  []string      // for the dashboard: what somebody should look at
+}

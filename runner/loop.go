@@ -1,0 +1,172 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+// Options of a Loop.
+type Options struct {
+	Environment string
+	Workers     int // jobs looked at at once; 4 if 0
+	Parallel    int // pods created at once for a job; 8 if 0
+	// Poll is how often the source is asked, Publish how often records are
+	// pushed at most.
+	Poll    time.Duration
+	Publish time.Duration
+	// Forbidden says why a job must not start, "" if it may.
+	Forbidden func(*repo.Job) string
+	Log       zerolog.Logger
+	Hooks     Hooks
+}
+
+// Hooks are told what happens, for metrics. Any of them may be nil.
+type Hooks struct {
+	Polled    func(changed bool, err error)
+	Decided   func(took time.Duration)
+	Created   func()
+	Ended     func(repo.Outcome)
+	Published func(records int, err error)
+}
+
+// Loop keeps every job's pods and record on the way to what the definitions
+// ask for. Its passes (Load, Define, Reconcile, Publish) are synchronous,
+// idempotent and safe to be killed at any line; Run calls them at the right
+// times from a few goroutines.
+type Loop struct {
+	backend Backend
+	ledger  Ledger
+	opts    Options
+	queue   *queue
+
+	mu       sync.Mutex
+	jobs     map[repo.Key]*entry
+	loaded   bool // records were read: without them finished jobs would run again
+	defined  bool
+	revision string
+	notices  []string
+	// generation counts changes of what Publish would push, published is how
+	// far it has come.
+	generation, published int64
+	dirty                 chan struct{} // has room for one: something is to be published
+	progress              chan struct{} // has room for one: something came to rest
+}
+
+// entry is what the loop knows of a job.
+type entry struct {
+	key       repo.Key
+	job       *repo.Job
+	invalid   *repo.Invalid
+	withheld  string
+	record    repo.Record
+	version   int64 // grows with each change of record
+	pushed    int64 // version that has reached the remote
+	published *repo.Record
+	runs      []repo.Run
+	prepared  map[string]repo.Addresses
+	refused   map[string]string
+	troubles  map[string]string
+	tails     map[string]string // by pod, until pushed
+	failures  int               // passes in a row that met an error
+	settled   bool
+}
+
+// New makes a loop. Nothing happens before Load and Define.
+func New(backend Backend, ledger Ledger, opts Options) *Loop {
+	if opts.Workers <= 0 {
+		opts.Workers = 4
+	}
+	if opts.Parallel <= 0 {
+		opts.Parallel = 8
+	}
+	return &Loop{
+		backend: backend, ledger: ledger, opts: opts, queue: newQueue(), jobs: map[repo.Key]*entry{},
+		generation: 1, dirty: make(chan struct{}, 1), progress: make(chan struct{}, 1),
+	}
+}
+
+// Load reads the records from the ledger and the runs from the backend: all
+// that a daemon has to know to go on where another one stopped.
+func (l *Loop) Load(ctx context.Context) error {
+	records, err := l.ledger.Load(ctx)
+	if err != nil {
+		return fmt.Errorf("load records: %w", err)
+	}
+	runs, err := l.backend.Runs(ctx)
+	if err != nil {
+		return fmt.Errorf("load runs: %w", err)
+	}
+	keys, err := l.backend.Jobs(ctx)
+	if err != nil {
+		return fmt.Errorf("load jobs: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range records {
+		e := l.entry(records[i].Key())
+		e.record, e.published = records[i], &records[i]
+	}
+	for i := range runs {
+		e := l.entry(runs[i].Job.Key)
+		e.runs = append(e.runs, runs[i])
+	}
+	for _, key := range keys {
+		l.entry(key)
+	}
+	l.loaded = true
+	return nil
+}
+
+// entry finds or makes a job's entry. The lock is held.
+func (l *Loop) entry(key repo.Key) *entry {
+	e := l.jobs[key]
+	if e == nil {
+		e = &entry{key: key, prepared: map[string]repo.Addresses{}, refused: map[string]string{}, troubles: map[string]string{}, tails: map[string]string{}}
+		l.jobs[key] = e
+	}
+	return e
+}
+
+// sorted are all entries by key. The lock is held.
+func (l *Loop) sorted() []*entry {
+	all := make([]*entry, 0, len(l.jobs))
+	for _, e := range l.jobs {
+		all = append(all, e)
+	}
+	slices.SortFunc(all, func(a, b *entry) int { return strings.Compare(a.key.String(), b.key.String()) })
+	return all
+}
+
+// changed notes that something is to be published. The lock is held.
+func (l *Loop) changed() {
+	l.generation++
+	poke(l.dirty)
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Records are the records as they are now, by key.
+func (l *Loop) Records() []repo.Record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []repo.Record
+	for _, e := range l.sorted() {
+		if e.record.Phase != "" {
+			out = append(out, e.record)
+		}
+	}
+	return out
+}

@@ -1,0 +1,96 @@
+package runner
+
+import (
+	"context"
+	"time"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+// Publish pushes every record that changed since the last push, in one
+// commit, and then looks again at the jobs whose pods it held up. pushed is
+// false when there was nothing new.
+func (l *Loop) Publish(ctx context.Context, now time.Time) (pushed bool, err error) {
+	l.mu.Lock()
+	if !l.loaded || !l.defined || l.generation == l.published {
+		l.mu.Unlock()
+		return false, nil
+	}
+	generation := l.generation
+	book := Book{At: now, Revision: l.revision, Notices: l.notices}
+	versions := map[*entry]int64{}
+	for _, e := range l.sorted() {
+		if e.record.Phase == "" {
+			continue
+		}
+		book.Records = append(book.Records, e.record)
+		if e.version != e.pushed {
+			versions[e] = e.version
+			book.Changes = append(book.Changes, repo.Change{Record: e.record, Tails: tails(e)})
+		}
+	}
+	l.mu.Unlock()
+
+	pushed, err = l.ledger.Publish(ctx, book)
+	if l.opts.Hooks.Published != nil {
+		l.opts.Hooks.Published(len(book.Changes), err)
+	}
+	if err != nil {
+		return false, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.published = generation
+	for i := range book.Changes {
+		e := l.jobs[book.Changes[i].Record.Key()]
+		e.pushed, e.published = versions[e], &book.Changes[i].Record
+		forgetTails(e, book.Changes[i].Tails)
+		l.queue.add(e.key, now)
+	}
+	poke(l.progress)
+	return pushed, nil
+}
+
+// tails are the log tails that a record refers to and that were not pushed yet.
+func tails(e *entry) []repo.Tail {
+	var out []repo.Tail
+	collect := func(tasks []repo.TaskRecord) {
+		for _, t := range tasks {
+			for _, a := range t.Attempts {
+				if text := e.tails[a.Pod]; a.Log != "" && text != "" {
+					out = append(out, repo.Tail{Path: a.Log, Text: text})
+				}
+			}
+		}
+	}
+	for _, r := range e.record.Roles {
+		collect(r.Tasks)
+	}
+	for _, a := range e.record.Attempts {
+		collect(a.Tasks)
+	}
+	return out
+}
+
+// forgetTails drops tails that have reached the remote.
+func forgetTails(e *entry, pushed []repo.Tail) {
+	paths := map[string]bool{}
+	for _, t := range pushed {
+		paths[t.Path] = true
+	}
+	drop := func(tasks []repo.TaskRecord) {
+		for _, t := range tasks {
+			for _, a := range t.Attempts {
+				if paths[a.Log] {
+					delete(e.tails, a.Pod)
+				}
+			}
+		}
+	}
+	for _, r := range e.record.Roles {
+		drop(r.Tasks)
+	}
+	for _, a := range e.record.Attempts {
+		drop(a.Tasks)
+	}
+}

@@ -1,0 +1,207 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+// errDone ends Run when it was to go on only until everything has come to rest.
+var errDone = errors.New("everything has come to rest")
+
+// settling is how long several changes are waited for before a push carries them.
+const settling = 100 * time.Millisecond
+
+// Run loads what is known and then keeps going until ctx ends, or with once
+// until every job has come to rest and its record is pushed. hasten asks for a
+// poll before its time. It waits for all that it started.
+func (l *Loop) Run(ctx context.Context, source Source, hasten <-chan struct{}, once bool) error {
+	if err := l.untilLoaded(ctx, once); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return l.pollLoop(ctx, source, hasten, once) })
+	group.Go(func() error { return l.publishLoop(ctx) })
+	group.Go(func() error { return l.watchLoop(ctx) })
+	for range l.opts.Workers {
+		group.Go(func() error { return l.work(ctx) })
+	}
+	if once {
+		group.Go(func() error { return l.untilSettled(ctx) })
+	}
+	if err := group.Wait(); err != nil && !errors.Is(err, errDone) && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// untilLoaded tries Load until it succeeds: nothing may run before the records are known.
+func (l *Loop) untilLoaded(ctx context.Context, once bool) error {
+	for failures := 1; ; failures++ {
+		err := l.Load(ctx)
+		if err == nil || ctx.Err() != nil || once {
+			return err
+		}
+		l.opts.Log.Error().Err(err).Msg("records cannot be read; nothing starts until they can")
+		if !sleep(ctx, passBackoff(failures), nil) {
+			return ctx.Err()
+		}
+	}
+}
+
+// sleep waits for d, or for wake, and says whether ctx is still good.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
+	timer := time.NewTimer(max(d, 0))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+	case <-wake:
+	}
+	return ctx.Err() == nil
+}
+
+func (l *Loop) pollLoop(ctx context.Context, source Source, hasten <-chan struct{}, once bool) error {
+	for failures := 0; ; {
+		defs, err := source.Poll(ctx)
+		if l.opts.Hooks.Polled != nil {
+			l.opts.Hooks.Polled(defs != nil, err)
+		}
+		wait := l.opts.Poll
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && once && !l.isDefined():
+			return err
+		case err != nil:
+			failures++
+			wait = max(wait, passBackoff(failures))
+			l.opts.Log.Error().Err(err).Msg("the repository cannot be read; jobs go on")
+		default:
+			failures = 0
+			if defs != nil {
+				l.Define(time.Now(), defs)
+			}
+		}
+		if !sleep(ctx, wait, hasten) {
+			return ctx.Err()
+		}
+	}
+}
+
+func (l *Loop) isDefined() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.defined
+}
+
+// work looks at jobs whose time has come, one after another.
+func (l *Loop) work(ctx context.Context) error {
+	for {
+		now := time.Now()
+		key, ok, at, changed := l.queue.next(now)
+		if ok {
+			l.Reconcile(ctx, now, key)
+			l.queue.done(key)
+			poke(l.progress)
+			if l.opts.Hooks.Decided != nil {
+				l.opts.Hooks.Decided(time.Since(now))
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			continue
+		}
+		wait := time.Hour
+		if !at.IsZero() {
+			wait = at.Sub(now)
+		}
+		if !sleep(ctx, wait, changed) {
+			return ctx.Err()
+		}
+	}
+}
+
+// publishLoop pushes at once after a quiet time, and then at most once in an interval.
+func (l *Loop) publishLoop(ctx context.Context) error {
+	failures := 0
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.dirty:
+		}
+		if !sleep(ctx, settling, nil) {
+			return ctx.Err()
+		}
+		start := time.Now()
+		pushed, err := l.Publish(ctx, start)
+		wait := time.Duration(0)
+		if pushed {
+			wait = l.opts.Publish - time.Since(start)
+		}
+		if err != nil && ctx.Err() == nil {
+			failures++
+			l.opts.Log.Error().Err(err).Msg("records cannot be pushed; they wait, and jobs go on")
+			wait = max(wait, passBackoff(failures))
+			poke(l.dirty)
+		} else {
+			failures = 0
+		}
+		if !sleep(ctx, wait, nil) {
+			return ctx.Err()
+		}
+	}
+}
+
+func (l *Loop) watchLoop(ctx context.Context) error {
+	for failures := 1; ; failures++ {
+		err := l.backend.Watch(ctx, func(key repo.Key) {
+			l.mu.Lock()
+			l.entry(key)
+			l.mu.Unlock()
+			l.queue.add(key, time.Now())
+		})
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		l.opts.Log.Error().Err(err).Msg("pods cannot be watched")
+		if !sleep(ctx, passBackoff(failures), nil) {
+			return ctx.Err()
+		}
+	}
+}
+
+// untilSettled returns errDone when every job has come to rest and is published.
+func (l *Loop) untilSettled(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.progress:
+		}
+		if l.Settled(time.Now()) {
+			return errDone
+		}
+	}
+}
+
+// Settled says whether every job has come to rest and everything is published.
+func (l *Loop) Settled(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.loaded || !l.defined || l.generation != l.published || l.queue.busy(now) {
+		return false
+	}
+	for _, e := range l.jobs {
+		if !e.settled || e.version != e.pushed {
+			return false
+		}
+	}
+	return true
+}
