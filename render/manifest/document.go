@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -116,5 +117,8 @@ func quoteHint(n *yaml.Node) string {
 	case n.ShortTag() == "!!str" || n.ShortTag() == "!!null":
 		return ""
 	}
-	return fmt.Sprintf(": unquoted %s is read as %s; write %q in quotes", short(n.Value), scalar(n), short(n.Value))
+	if read := scalar(n); !strings.HasSuffix(read, " "+n.Value) {
+		return fmt.Sprintf(": unquoted %s is read as %s; write %q in quotes", short(n.Value), read, short(n.Value))
+	}
+	return fmt.Sprintf(": write %q in quotes", short(n.Value))
 }

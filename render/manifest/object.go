@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,6 +35,9 @@ type Object struct {
 	source   *Document
 	settings repo.Settings
 	problems []*repo.Error
+	// unread are fields whose value had the wrong type. Nothing more is said of
+	// them: that they are missing, for one, would be wrong.
+	unread []string
 }
 
 // NewObject wraps a built object. source is nil when it is not known.
@@ -47,8 +51,19 @@ func (o *Object) Content() map[string]any { return o.built }
 // Settings of the repository.
 func (o *Object) Settings() repo.Settings { return o.settings }
 
+// wrong reports a field that has the wrong type.
+func (o *Object) wrong(field, format string, args ...any) {
+	o.Errorf(field, format, args...)
+	o.unread = append(o.unread, field)
+}
+
 // Errorf reports a problem with a field.
 func (o *Object) Errorf(field, format string, args ...any) {
+	for _, u := range o.unread {
+		if rest, ok := strings.CutPrefix(field, u); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			return
+		}
+	}
 	o.report(false, field, fmt.Sprintf(format, args...))
 }
 

@@ -1,0 +1,202 @@
+package manifest
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// CheckTemplate reports what no backend could run in a role's pod template,
+// and drops metadata that a template has no use for. It looks only at what
+// people get wrong; an API server looks at the rest.
+func CheckTemplate(o *Object, path string, t *corev1.PodTemplateSpec) {
+	t.ObjectMeta = metav1.ObjectMeta{Labels: t.Labels, Annotations: t.Annotations}
+	for _, k := range slices.Sorted(maps.Keys(t.Labels)) {
+		for _, why := range append(validation.IsQualifiedName(k), validation.IsValidLabelValue(t.Labels[k])...) {
+			o.Errorf(Join(path+".metadata.labels", k), "%s", why)
+		}
+	}
+	c := podChecker{o: o, spec: &t.Spec, mounted: map[string]bool{}}
+	path += ".spec"
+	if len(t.Spec.Containers) == 0 {
+		o.Errorf(path+".containers", "at least one container is required")
+	}
+	c.volumes(path + ".volumes")
+	names := map[string]string{}
+	for i := range t.Spec.InitContainers {
+		c.container(Item(path+".initContainers", i), &t.Spec.InitContainers[i], names)
+	}
+	for i := range t.Spec.Containers {
+		c.container(Item(path+".containers", i), &t.Spec.Containers[i], names)
+	}
+	for i := range t.Spec.Volumes {
+		if v := &t.Spec.Volumes[i]; v.Name != "" && !c.mounted[v.Name] {
+			o.Warnf(Item(path+".volumes", i), "volume %q is mounted by no container", v.Name)
+		}
+	}
+	switch p := t.Spec.RestartPolicy; p {
+	case "", corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever:
+	default:
+		o.Errorf(path+".restartPolicy", "%q is not one of Always, OnFailure, Never%s", p, Nearest(string(p), "Always", "OnFailure", "Never"))
+	}
+	if s := t.Spec.TerminationGracePeriodSeconds; s != nil && *s < 0 {
+		o.Errorf(path+".terminationGracePeriodSeconds", "must not be negative")
+	}
+	if s := t.Spec.ActiveDeadlineSeconds; s != nil && *s < 1 {
+		o.Errorf(path+".activeDeadlineSeconds", "must be at least 1")
+	}
+}
+
+type podChecker struct {
+	o       *Object
+	spec    *corev1.PodSpec
+	mounted map[string]bool
+}
+
+func (c *podChecker) volumes(path string) {
+	seen := map[string]bool{}
+	for i := range c.spec.Volumes {
+		name := c.spec.Volumes[i].Name
+		at := Item(path, i) + ".name"
+		switch {
+		case name == "":
+			c.o.Errorf(at, "required")
+		case seen[name]:
+			c.o.Errorf(at, "volume %q is declared twice", name)
+		default:
+			c.o.Label(at, name)
+		}
+		seen[name] = true
+	}
+}
+
+func (c *podChecker) declared(volume string) bool {
+	return slices.ContainsFunc(c.spec.Volumes, func(v corev1.Volume) bool { return v.Name == volume })
+}
+
+func (c *podChecker) volumeNames() (names []string) {
+	for i := range c.spec.Volumes {
+		names = append(names, c.spec.Volumes[i].Name)
+	}
+	return names
+}
+
+func (c *podChecker) container(path string, k *corev1.Container, names map[string]string) {
+	at := path + ".name"
+	switch first, twice := names[k.Name]; {
+	case k.Name == "":
+		c.o.Errorf(at, "required")
+	case twice:
+		c.o.Errorf(at, "container %q is defined twice, first as %s", k.Name, first)
+	default:
+		names[k.Name] = path
+		c.o.Label(at, k.Name)
+	}
+	if k.Image != "" {
+		c.image(path+".image", k.Image)
+	}
+	for i := range k.Env {
+		if name := k.Env[i].Name; name == "" {
+			c.o.Errorf(Item(path+".env", i)+".name", "required")
+		} else if len(validation.IsRelaxedEnvVarName(name)) > 0 {
+			c.o.Errorf(Item(path+".env", i)+".name", "%q cannot be the name of a variable", short(name))
+		}
+	}
+	for i := range k.Ports {
+		if p := k.Ports[i].ContainerPort; p < 1 || p > 65535 {
+			c.o.Errorf(Item(path+".ports", i)+".containerPort", "%d is no port: want 1 to 65535", p)
+		}
+	}
+	c.mounts(path+".volumeMounts", k)
+	c.resources(path+".resources", &k.Resources)
+}
+
+func (c *podChecker) mounts(path string, k *corev1.Container) {
+	seen := map[string]bool{}
+	for i := range k.VolumeMounts {
+		m, at := &k.VolumeMounts[i], Item(path, i)
+		switch {
+		case m.Name == "":
+			c.o.Errorf(at+".name", "required")
+		case !c.declared(m.Name):
+			c.o.Errorf(at+".name", "the pod declares no volume %q%s", m.Name, Nearest(m.Name, c.volumeNames()...))
+		}
+		c.mounted[m.Name] = true
+		switch {
+		case m.MountPath == "":
+			c.o.Errorf(at+".mountPath", "required")
+		case seen[m.MountPath]:
+			c.o.Errorf(at+".mountPath", "%q is mounted twice", m.MountPath)
+		}
+		seen[m.MountPath] = true
+		if slices.Contains(strings.Split(m.SubPath, "/"), "..") {
+			c.o.Errorf(at+".subPath", `must not contain ".."`)
+		}
+	}
+	for i := range k.VolumeDevices {
+		c.mounted[k.VolumeDevices[i].Name] = true
+	}
+}
+
+const retiredGPU = "alpha.kubernetes.io/nvidia-gpu"
+
+func (c *podChecker) resources(path string, r *corev1.ResourceRequirements) {
+	retired := false
+	for _, list := range []struct {
+		name string
+		of   corev1.ResourceList
+	}{{"limits", r.Limits}, {"requests", r.Requests}} {
+		for _, name := range slices.Sorted(maps.Keys(list.of)) {
+			at, q := Join(path+"."+list.name, string(name)), list.of[name]
+			if q.Sign() < 0 {
+				c.o.Errorf(at, "must not be negative")
+			}
+			if len(validation.IsQualifiedName(string(name))) > 0 {
+				c.o.Errorf(at, "%q cannot be the name of a resource", short(string(name)))
+			}
+			if name == retiredGPU && !retired {
+				retired = true
+				c.o.Warnf(at, "Kubernetes dropped this name in 1.11; it is nvidia.com/gpu now")
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
+		limit, limited := r.Limits[name]
+		request, at := r.Requests[name], Join(path+".requests", string(name))
+		switch {
+		case !limited && strings.Contains(string(name), "/"):
+			c.o.Warnf(at, "has no matching limit, and Kubernetes takes %s only with one", name)
+		case limited && request.Cmp(limit) > 0:
+			c.o.Errorf(at, "%s is more than the limit, %s", shown(request), shown(limit))
+		}
+	}
+}
+
+func shown(q resource.Quantity) string { return q.String() }
+
+// imageReference is Docker's grammar: a registry, a repository, a tag and a digest.
+var imageReference = regexp.MustCompile(`^(?:(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?/)?` +
+	`[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*` +
+	`(?::[\w][\w.-]{0,127})?(?:@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$`)
+
+func (c *podChecker) image(path, image string) {
+	if len(image) < 1024 && imageReference.MatchString(image) {
+		return
+	}
+	hint := ""
+	switch {
+	case strings.ContainsAny(image, "<>{}$"):
+		hint = " (placeholder left in?)"
+	case imageReference.MatchString(strings.ToLower(image)):
+		hint = " (a repository's name has no upper-case letters)"
+	case strings.TrimSpace(image) != image:
+		hint = " (blanks around it)"
+	}
+	c.o.Errorf(path, "%q is not a valid image reference%s", short(image), hint)
+}
