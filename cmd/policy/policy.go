@@ -1,0 +1,94 @@
+// Package policy holds what the operator of a daemon allows jobs to ask for. It
+// is read from a file given to the daemon, never from the watched repository,
+// and judges rendered jobs; it changes none.
+package policy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Policy is what is allowed. A field that is absent allows everything; a list
+// that is there and empty allows nothing.
+type Policy struct {
+	// Namespaces that jobs may be in; a * at the end matches any rest.
+	Namespaces *[]string `yaml:"namespaces"`
+	// HostPaths that may be mounted, with everything below them.
+	HostPaths   *[]string `yaml:"hostPaths"`
+	HostNetwork *bool     `yaml:"hostNetwork"`
+	// MaxReplicas and MaxGPUs are of all roles of a job together.
+	MaxReplicas *int32 `yaml:"maxReplicas"`
+	MaxGPUs     *int64 `yaml:"maxGPUs"`
+	// Registries that images may come from: a host, or a host and a path.
+	Registries *[]string `yaml:"registries"`
+	// ServiceAccounts that pods may run as. A pod that names none runs as "default".
+	ServiceAccounts *[]string `yaml:"serviceAccounts"`
+}
+
+var fields = []string{"namespaces", "hostPaths", "hostNetwork", "maxReplicas", "maxGPUs", "registries", "serviceAccounts"}
+
+// Parse reads a policy strictly: a field that it does not know would be a
+// limit that nobody keeps.
+func Parse(file []byte) (*Policy, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(file))
+	var doc yaml.Node
+	if err := dec.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	var p Policy
+	if doc.Kind == 0 {
+		return nil, errors.New("is empty; write {} to allow everything")
+	}
+	if err := dec.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
+		return nil, errors.New("holds more than one document")
+	}
+	if err := known(doc.Content[0]); err != nil {
+		return nil, err
+	}
+	if err := doc.Decode(&p); err != nil {
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	return &p, p.check()
+}
+
+// known refuses fields that are none, and fields without a value: whoever
+// wrote one meant a limit.
+func known(root *yaml.Node) error {
+	if root.Kind != yaml.MappingNode {
+		return fmt.Errorf("line %d: a policy is a mapping of %s", root.Line, strings.Join(fields, ", "))
+	}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		k, v := root.Content[i], root.Content[i+1]
+		if !slices.Contains(fields, k.Value) {
+			return fmt.Errorf("line %d: unknown field %q; there are %s", k.Line, k.Value, strings.Join(fields, ", "))
+		}
+		if v.Tag == "!!null" {
+			return fmt.Errorf("line %d: %s has no value; write [] to allow none, or leave the field out to allow all", k.Line, k.Value)
+		}
+	}
+	return nil
+}
+
+func (p *Policy) check() error {
+	if p.HostPaths != nil {
+		for _, h := range *p.HostPaths {
+			if !path.IsAbs(h) {
+				return fmt.Errorf("hostPaths: %q is no absolute path", h)
+			}
+		}
+	}
+	if p.MaxReplicas != nil && *p.MaxReplicas < 0 {
+		return fmt.Errorf("maxReplicas: %d is less than 0", *p.MaxReplicas)
+	}
+	if p.MaxGPUs != nil && *p.MaxGPUs < 0 {
+		return fmt.Errorf("maxGPUs: %d is less than 0", *p.MaxGPUs)
+	}
+	return nil
+}
