@@ -33,7 +33,7 @@ type Hooks struct {
 	Polled    func(changed bool, err error)
 	Decided   func(took time.Duration)
 	Created   func()
-	Ended     func(repo.Outcome)
+	Ended     func(repo.Outcome) // of a task attempt
 	Published func(records int, err error)
 }
 

@@ -158,10 +158,36 @@ func (l *Loop) report(old, now *repo.Record) {
 	if ended {
 		l.opts.Log.Info().Stringer("job", now.Key()).Str("run", run.ID).Str("result", string(run.Outcome.Result)).
 			Str("reason", run.Outcome.Reason).Int32("attempts", run.Attempt+1).Msg("run ended")
-		if l.opts.Hooks.Ended != nil {
-			l.opts.Hooks.Ended(*run.Outcome)
+	}
+	if l.opts.Hooks.Ended != nil {
+		for _, o := range newOutcomes(old, now) {
+			l.opts.Hooks.Ended(o)
 		}
 	}
+}
+
+// newOutcomes are those of task attempts that ended between two records.
+func newOutcomes(old, now *repo.Record) []repo.Outcome {
+	known := map[string]bool{}
+	collect := func(r *repo.Record, f func(pod string, o repo.Outcome)) {
+		for _, role := range r.Roles {
+			for _, t := range role.Tasks {
+				for _, a := range t.Attempts {
+					if a.Outcome != nil {
+						f(a.Pod, *a.Outcome)
+					}
+				}
+			}
+		}
+	}
+	collect(old, func(pod string, _ repo.Outcome) { known[pod] = true })
+	var out []repo.Outcome
+	collect(now, func(pod string, o repo.Outcome) {
+		if !known[pod] {
+			out = append(out, o)
+		}
+	})
+	return out
 }
 
 // perform carries out actions: creations side by side, the rest in order. All
