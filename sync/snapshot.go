@@ -16,7 +16,7 @@ import (
 // nothing of it ever changes, and any number of goroutines may read it.
 //
 // Shown are regular files and directories with sane names. Symbolic links and
-// submodules are irregular entries that can be seen and not read. Names such as
+// submodules can be seen and not read: nothing follows a link. Names such as
 // "..", ".git" or with a backslash in them are not shown: Refused lists them.
 // Paths are as in io/fs: slash-separated, the root is ".".
 type Snapshot struct {
@@ -51,7 +51,7 @@ func (s *Snapshot) Time() time.Time { return s.when }
 // Message is the commit's message.
 func (s *Snapshot) Message() string { return s.message }
 
-// Open opens a file or directory. An irregular entry opens, and cannot be read.
+// Open opens a file or directory. A link or submodule opens, and cannot be read.
 func (s *Snapshot) Open(name string) (fs.File, error) {
 	e, err := s.find(name)
 	if err != nil {

@@ -45,6 +45,8 @@ func (e entry) fsMode() fs.FileMode {
 		return 0o555
 	case e.isFile():
 		return 0o444
+	case e.mode == modeSymlink:
+		return fs.ModeSymlink
 	default:
 		return fs.ModeIrregular
 	}
