@@ -1,0 +1,185 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	corev1 "k8s.io/api/core/v1"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+// Options of a backend. The zero value is what a daemon uses.
+type Options struct {
+	// Executable with ShimArgs and a path behind them must call ShimMain(path).
+	// By default this program with the argument "shim".
+	Executable string
+	ShimArgs   []string
+	// Environ is the daemon's environment: PATH, LANG, LC_ALL, USER and TMPDIR
+	// of it reach the pods, nothing else. Nil is the environment of this process.
+	Environ []string
+	// Capacity replaces what was found on the machine: cpu, memory, nvidia.com/gpu.
+	Capacity corev1.ResourceList
+	// LogLimit bounds a container's log: one file of that size is kept, and the
+	// one before it. 10 MiB by default.
+	LogLimit int64
+	// RestartBackoff is the wait before a container's second restart in a row
+	// (the first is at once); it doubles up to RestartBackoffMax. 10 s and 5 min by default.
+	RestartBackoff    time.Duration
+	RestartBackoffMax time.Duration
+	// NoMounts runs every pod without private mounts.
+	NoMounts bool
+	Logger   zerolog.Logger
+}
+
+// rescan is how often the directory is looked through although nobody said
+// that something changed: shims that were killed cannot say it.
+const rescan = 2 * time.Second
+
+// Backend holds the pods of one environment as processes of this machine.
+type Backend struct {
+	dir, environment, node string
+	options                Options
+	base                   []string // environment of shims and containers
+	machine                machine
+
+	poke   chan struct{} // capacity 1: there is something to do
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	socket *net.UnixConn
+
+	passing sync.Mutex // one pass at a time
+	mu      sync.Mutex // everything below
+	pods    map[string]*entry
+	waiting map[string]string  // by directory: why a pod is not started
+	shims   map[int]*shimChild // started by this daemon, not reaped yet
+	watches map[*watch]struct{}
+}
+
+// New opens the state directory, takes over the pods that are in it, and keeps
+// looking after them until Close.
+func New(dir, environment string, o Options) (*Backend, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("local runner: %w", err)
+	}
+	if err := o.complete(); err != nil {
+		return nil, fmt.Errorf("local runner: %w", err)
+	}
+	for _, d := range []string{"pods", "runs"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			return nil, fmt.Errorf("local runner: %w", err)
+		}
+	}
+	node, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("local runner: name of this machine: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	b := &Backend{
+		dir: dir, environment: environment, node: node, options: o, base: baseEnvironment(o.Environ),
+		poke: make(chan struct{}, 1), cancel: cancel,
+		pods: map[string]*entry{}, waiting: map[string]string{}, shims: map[int]*shimChild{}, watches: map[*watch]struct{}{},
+	}
+	b.machine = measure(ctx, o, b.base)
+	b.sweep()
+	b.pass(true)
+	b.listen()
+	b.done.Go(func() { b.keep(ctx) })
+	return b, nil
+}
+
+// Close ends the backend's own work. Pods run on.
+func (b *Backend) Close() error {
+	b.cancel()
+	if b.socket != nil {
+		b.socket.Close()
+	}
+	b.done.Wait()
+	return nil
+}
+
+func (o *Options) complete() error {
+	if o.Executable == "" {
+		self, err := selfExecutable()
+		if err != nil {
+			return err
+		}
+		o.Executable = self
+	}
+	if o.ShimArgs == nil {
+		o.ShimArgs = []string{"shim"}
+	}
+	if o.Environ == nil {
+		o.Environ = os.Environ()
+	}
+	if o.LogLimit <= 0 {
+		o.LogLimit = 10 << 20
+	}
+	if o.RestartBackoff <= 0 {
+		o.RestartBackoff = 10 * time.Second
+	}
+	if o.RestartBackoffMax <= 0 {
+		o.RestartBackoffMax = 5 * time.Minute
+	}
+	return nil
+}
+
+// keep makes a pass whenever something changed, and one that looks at
+// everything each rescan.
+func (b *Backend) keep(ctx context.Context) {
+	tick := time.NewTicker(rescan)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.poke:
+			b.pass(false)
+		case <-tick.C:
+			b.pass(true)
+		}
+	}
+}
+
+// sweep removes what an interrupted Create, Delete or Forget left.
+func (b *Backend) sweep() {
+	for _, pattern := range []string{"pods/*/.gone-*", "pods/*/.new-*", "runs/.gone-*", "runs/.new-*"} {
+		left, _ := filepath.Glob(filepath.Join(b.dir, pattern))
+		for _, path := range left {
+			// A second daemon may be in the middle of a Create: only what is old is left over.
+			info, err := os.Lstat(path)
+			if err != nil || strings.Contains(filepath.Base(path), ".new-") && time.Since(info.ModTime()) < time.Minute {
+				continue
+			}
+			if err := scrub(path); err != nil {
+				b.options.Logger.Warn().Err(err).Msg("remove leftovers")
+			}
+		}
+	}
+}
+
+func (b *Backend) wake() {
+	select {
+	case b.poke <- struct{}{}:
+	default:
+	}
+}
+
+func (b *Backend) podDir(namespace, name string) string {
+	return filepath.Join(b.dir, "pods", namespace, name)
+}
+
+func (b *Backend) runDir(run string) string { return filepath.Join(b.dir, "runs", run) }
+
+// keyOf is the job that a pod belongs to.
+func keyOf(pod *corev1.Pod) repo.Key {
+	return repo.Key{Namespace: pod.Namespace, Name: pod.Labels[repo.LabelJob]}
+}

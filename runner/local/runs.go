@@ -1,0 +1,236 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+const (
+	runFile  = "run.json"
+	loopback = "127.0.0.1"
+	// Ports are taken below those that systems give to outgoing connections, so
+	// that none of these can take a port between its choice and its use.
+	firstPort, lastPort = 20000, 32767
+)
+
+// ports is attempt-N.json: by task.
+type ports map[string]int32
+
+// Prepare keeps the run's definition and gives each of its tasks a port of its
+// own for this attempt: the same ones on every later call.
+func (b *Backend) Prepare(ctx context.Context, run *repo.Run, runAttempt int32) (repo.Addresses, error) {
+	if problems := validation.IsDNS1123Label(run.ID); len(problems) > 0 {
+		return nil, fmt.Errorf("prepare run %q: %s", run.ID, problems[0])
+	}
+	dir := b.runDir(run.ID)
+	// Two calls, of two daemons even, must not choose the same port.
+	unlock, err := b.exclusive(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
+	}
+	defer unlock()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
+	}
+	if err := writeDurable(filepath.Join(dir, runFile), run); err != nil {
+		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
+	}
+	path := filepath.Join(dir, "attempt-"+strconv.Itoa(int(runAttempt))+".json")
+	own := ports{}
+	if err := read(path, &own); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errDamaged) {
+		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
+	}
+	if err := b.allocate(run, runAttempt, own); err != nil {
+		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
+	}
+	if err := writeDurable(path, own); err != nil {
+		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
+	}
+	if err := syncDir(filepath.Dir(dir)); err != nil {
+		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
+	}
+	return func(t repo.Task) repo.Address { return repo.Address{Host: loopback, Port: own[t.String()]} }, nil
+}
+
+// allocate adds the ports that are missing.
+func (b *Backend) allocate(run *repo.Run, runAttempt int32, own ports) error {
+	taken := map[int32]bool{}
+	files, _ := filepath.Glob(filepath.Join(b.dir, "runs", "*", "attempt-*.json"))
+	for _, file := range files {
+		var others ports
+		if err := read(file, &others); err == nil {
+			for port := range maps.Values(others) {
+				taken[port] = true
+			}
+		}
+	}
+	for port := range maps.Values(own) {
+		taken[port] = true
+	}
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%s/%d", run.ID, runAttempt)
+	next := h.Sum32()
+	for _, role := range run.Job.Roles {
+		for i := range role.Replicas {
+			task := repo.Task{Role: role.Name, Index: i}.String()
+			if own[task] != 0 {
+				continue
+			}
+			port, err := freePort(&next, taken)
+			if err != nil {
+				return fmt.Errorf("a port for %s: %w", task, err)
+			}
+			own[task], taken[port] = port, true
+		}
+	}
+	return nil
+}
+
+// freePort looks for a port that nobody has been given and nobody listens on.
+func freePort(next *uint32, taken map[int32]bool) (int32, error) {
+	const span = lastPort - firstPort + 1
+	for range span {
+		port := int32(firstPort + *next%span)
+		*next++
+		if !taken[port] && listenable(port) {
+			return port, nil
+		}
+	}
+	for range 100 { // all are in use: whatever the system has
+		l, err := net.Listen("tcp", loopback+":0")
+		if err != nil {
+			return 0, err
+		}
+		port := int32(l.Addr().(*net.TCPAddr).Port)
+		l.Close()
+		if !taken[port] {
+			return port, nil
+		}
+	}
+	return 0, errors.New("no port is free")
+}
+
+// listenable tries a port on every address, as most programs listen.
+func listenable(port int32) bool {
+	for _, host := range []string{"", loopback} {
+		l, err := net.Listen("tcp4", net.JoinHostPort(host, strconv.Itoa(int(port))))
+		if err != nil {
+			return false
+		}
+		l.Close()
+	}
+	return true
+}
+
+// Runs are the runs that Prepare has seen and Forget has not, by ID.
+func (b *Backend) Runs(context.Context) ([]repo.Run, error) {
+	files, err := filepath.Glob(filepath.Join(b.dir, "runs", "*", runFile))
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(files)
+	runs := make([]repo.Run, 0, len(files))
+	for _, file := range files {
+		var run repo.Run
+		if err := read(file, &run); errors.Is(err, errDamaged) {
+			// The runner prepares a run again before each pod: the file heals by itself.
+			b.options.Logger.Warn().Err(err).Msg("a run's definition is unreadable")
+			continue
+		} else if errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("list runs: %w", err)
+		}
+		if b.environment == "" || run.Environment == b.environment {
+			runs = append(runs, run)
+		}
+	}
+	return runs, nil
+}
+
+// Jobs are those that have pods or runs here.
+func (b *Backend) Jobs(ctx context.Context) ([]repo.Key, error) {
+	runs, err := b.Runs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := map[repo.Key]struct{}{}
+	for i := range runs {
+		found[runs[i].Job.Key] = struct{}{}
+	}
+	pods, err := b.list("")
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	for _, e := range pods {
+		if key := keyOf(e.pod); key.Name != "" && b.ours(e.pod) {
+			found[key] = struct{}{}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(found), func(a, b repo.Key) int { return compareText(a.String(), b.String()) }), nil
+}
+
+// Forget removes what Prepare made.
+func (b *Backend) Forget(ctx context.Context, run, namespace string) error {
+	if len(validation.IsDNS1123Label(run)) > 0 {
+		return fmt.Errorf("forget run %q: not a run's name", run)
+	}
+	unlock, err := b.exclusive(ctx)
+	if err != nil {
+		return fmt.Errorf("forget run %s: %w", run, err)
+	}
+	defer unlock()
+	dir := b.runDir(run)
+	if !exists(dir) {
+		return nil
+	}
+	var known repo.Run
+	if err := read(filepath.Join(dir, runFile), &known); err == nil && known.Job.Namespace != namespace {
+		return nil
+	}
+	if err := discard(dir); err != nil {
+		return fmt.Errorf("forget run %s: %w", run, err)
+	}
+	return nil
+}
+
+// configMaps are those of the run that a pod belongs to, by name.
+func (b *Backend) configMaps(pod *corev1.Pod) (map[string]corev1.ConfigMap, error) {
+	id := pod.Labels[repo.LabelRun]
+	if id == "" || len(validation.IsDNS1123Label(id)) > 0 {
+		return nil, nil
+	}
+	var run repo.Run
+	if err := read(filepath.Join(b.runDir(id), runFile), &run); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	return decodeConfigMaps(run.Job.Objects)
+}
+
+// exclusive takes the lock of the whole directory: of ports and of the machine's resources.
+func (b *Backend) exclusive(ctx context.Context) (unlock func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	f, err := lock(filepath.Join(b.dir, lockFile), true)
+	if err != nil {
+		return nil, err
+	}
+	return func() { f.Close() }, nil
+}

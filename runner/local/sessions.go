@@ -1,0 +1,25 @@
+package local
+
+import "golang.org/x/sys/unix"
+
+// sessionsFile lists the first process of each container that was started:
+// each leads a session of its own.
+const sessionsFile = "sessions.json"
+
+// killSessions kills the sessions of containers whose shim is gone. A leader's
+// number cannot be given to another process while its session lives, so a
+// process of that number which is not the leader means that the session is over.
+func killSessions(leaders []process) {
+	for _, p := range leaders {
+		if p.PID <= 1 || p.Boot != bootID() {
+			continue
+		}
+		if start, there := startOf(p.PID); there && start != p.Start {
+			continue
+		}
+		_ = unix.Kill(-p.PID, unix.SIGKILL)
+		for _, pid := range session(p.PID) {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+}
