@@ -157,3 +157,7 @@ func OneOf[T ~string](o *Object, field string, value, fallback T, allowed ...T) 
 	o.Errorf(field, "%q is not one of %s%s", short(string(value)), strings.Join(words, ", "), Nearest(string(value), words...))
 	return fallback
 }
+
+// Neutral adds to a format's own paths those of every object that do not
+// change what a run does.
+func Neutral(paths ...string) []string { return append([]string{"metadata", "status"}, paths...) }

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
 // CheckTemplate reports what no backend could run in a role's pod template,
@@ -199,4 +201,29 @@ func (c *podChecker) image(path, image string) {
 		hint = " (blanks around it)"
 	}
 	c.o.Errorf(path, "%q is not a valid image reference%s", short(image), hint)
+}
+
+// maxRoleName leaves room for an index in a host name: worker-9999.
+const maxRoleName = 58
+
+// CheckRoleName reports a role's name that could not be part of a host name.
+func CheckRoleName(o *Object, field, name string) {
+	switch {
+	case name == "":
+		o.Errorf(field, "required")
+	case len(name) > maxRoleName:
+		o.Errorf(field, "%q has %d characters; %d are the most that leave room for an index in a host name", short(name), len(name), maxRoleName)
+	default:
+		o.Label(field, name)
+	}
+}
+
+// SetRole labels a finished template with its role, by which overlays find it.
+func SetRole(t *corev1.PodTemplateSpec, role string) {
+	labels := maps.Clone(t.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[repo.LabelRole] = role
+	t.Labels = labels
 }
