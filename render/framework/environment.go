@@ -83,7 +83,7 @@ func values(vars []corev1.EnvVar) map[string]string {
 func withoutPlaceholders(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	text, err := json.Marshal(t)
 	if err != nil || !strings.Contains(string(text), "{{FC_") {
-		return t
+		return t.DeepCopy()
 	}
 	pairs := make([]string, 0, 12)
 	for _, p := range placeholders() {
@@ -95,7 +95,7 @@ func withoutPlaceholders(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	}
 	var out corev1.PodTemplateSpec
 	if json.Unmarshal([]byte(strings.NewReplacer(pairs...).Replace(string(text))), &out) != nil {
-		return t
+		return t.DeepCopy()
 	}
 	return &out
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
@@ -189,13 +190,12 @@ func (r *reader) count(at string, n, tasks int32) int32 {
 }
 
 func (r *reader) template(at string, t *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
-	checked := t
+	checked := t.DeepCopy()
 	if !r.launcher {
 		checked = withoutPlaceholders(t)
 	}
 	manifest.CheckTemplate(r.o, at, checked)
-	t.ObjectMeta.Reset()
-	t.Labels, t.Annotations = checked.Labels, checked.Annotations
+	t.ObjectMeta = metav1.ObjectMeta{Labels: t.Labels, Annotations: t.Annotations}
 	for _, list := range [][]corev1.Container{t.Spec.InitContainers, t.Spec.Containers} {
 		for i := range list {
 			if list[i].TerminationMessagePolicy == "" {
