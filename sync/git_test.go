@@ -2,6 +2,7 @@ package gitsync
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -164,6 +165,7 @@ func (s *server) handler(b *bareRepo) http.Handler {
 		Env: []string{"GIT_PROJECT_ROOT=" + filepath.Dir(b.dir), "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER=ann",
 			"GIT_CONFIG_NOSYSTEM=1", "HOME=" + os.Getenv("HOME")},
 		InheritEnv: []string{"PATH"},
+		Stderr:     io.Discard,
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
@@ -247,3 +249,8 @@ func put(branch string, files map[string]string) PublishRequest {
 			return out, "records", nil
 		}}
 }
+
+const (
+	waitLong = 20 * time.Second
+	tick     = 10 * time.Millisecond
+)

@@ -168,7 +168,9 @@ func TestPublishEdits(t *testing.T) {
 			Build: func(*Snapshot) (map[string][]byte, string, error) { return files, "edit", nil }})
 		return err
 	}
-	list := func() string { return b.git("-c", "core.quotepath=true", "ls-tree", "-r", "--format=%(objectmode) %(path)", "main") }
+	list := func() string {
+		return b.git("-c", "core.quotepath=true", "ls-tree", "-r", "--format=%(objectmode) %(path)", "main")
+	}
 	require.NoError(t, publish(map[string][]byte{"d/e/y": nil, "d0/new": []byte("n"), "link/in": []byte("l"), "run.sh": []byte("2"), "none/there": nil, "d.txt/x": nil}))
 	assert.Equal(t, strings.Join([]string{`100644 "caf\351"`, "100644 d.txt", "100644 d/x", "100644 d0/new", "100644 link/in", "100755 run.sh"}, "\n"), list())
 	b.git("fsck", "--strict")
