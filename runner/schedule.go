@@ -51,19 +51,27 @@ func (d *decision) scheduled() (time.Time, bool) {
 }
 
 // latest is the last time of a schedule in (from, now], zero if none, and the
-// first one after now. A schedule of every minute that lay still for a year is
-// not walked minute by minute: half-way points that still have a time before
-// now are skipped to.
+// first one after now. A schedule of every minute that lay still for years is
+// not walked minute by minute: its last time is found by halving.
 func latest(s cron.Schedule, from, now time.Time) (last, next time.Time) {
+	if every, ok := s.(cron.ConstantDelaySchedule); ok { // counts from its start, not by the clock
+		n := max(0, now.Sub(from)/every.Delay)
+		if n > 0 {
+			last = from.Add(n * every.Delay)
+		}
+		return last, from.Add((n + 1) * every.Delay)
+	}
 	next = s.Next(from)
-	for !next.IsZero() && !next.After(now) {
+	for end := now; !next.IsZero() && !next.After(now); next = s.Next(last) {
 		last = next
-		if half := last.Add(now.Sub(last) / 2); half.Sub(last) > time.Hour {
-			if t := s.Next(half); !t.IsZero() && !t.After(now) {
+		for end.Sub(last) > time.Minute { // no time of the schedule is in (end, now]
+			half := last.Add(end.Sub(last) / 2)
+			if t := s.Next(half); t.IsZero() || t.After(now) {
+				end = half
+			} else {
 				last = t
 			}
 		}
-		next = s.Next(last)
 	}
 	return last, next
 }
