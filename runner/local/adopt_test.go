@@ -1,0 +1,261 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// daemonMain is a daemon that creates one pod and then waits to be killed.
+func daemonMain(dir string) {
+	b, err := New(dir, "test", Options{})
+	if err == nil {
+		out := filepath.Join(dir, "out")
+		err = b.Create(context.Background(), testPod("survivor", "echo started >> "+out+"; while ! test -f "+dir+"/go; do sleep 0.01; done; echo finished >> "+out))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	select {}
+}
+
+func TestDaemonKilledAndPodAdopted(t *testing.T) {
+	dir := stateDir(t)
+	daemon := exec.Command(os.Args[0], "daemon", dir)
+	daemon.Stderr = os.Stderr
+	require.NoError(t, daemon.Start())
+	out := filepath.Join(dir, "out")
+	eventually(t, "the pod runs", func() bool { return len(lines(out)) == 1 })
+	require.NoError(t, daemon.Process.Kill())
+	_ = daemon.Wait()
+
+	b := open(t, dir)
+	shim := shimOf(t, b, "survivor")
+	assert.True(t, shim.alive(), "the shim outlives the daemon")
+	assert.Equal(t, corev1.PodRunning, get(t, b, "survivor").Status.Phase)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
+	until(t, b, "survivor", corev1.PodSucceeded)
+	assert.Equal(t, []string{"started", "finished"}, lines(out))
+	assert.Equal(t, shim, shimOf(t, b, "survivor"), "no second shim")
+}
+
+// A daemon may die at any step of a start; what it left is what the next finds.
+func TestInterruptedStarts(t *testing.T) {
+	cut := func(name, upTo string) (dir string) {
+		dir = stateDir(t)
+		b := open(t, dir, func(o *Options) { o.Executable = "/bin/false" })
+		create(t, b, testPod(name, "echo ran >> "+dir+"/out"))
+		if upTo == admittedFile {
+			eventually(t, "admitted", func() bool { return exists(filepath.Join(b.podDir("ns", name), admittedFile)) })
+		}
+		require.NoError(t, b.Close())
+		return dir
+	}
+	for _, upTo := range []string{podFile, admittedFile} {
+		t.Run(upTo, func(t *testing.T) {
+			dir := cut("cut", upTo)
+			a, b := open(t, dir), open(t, dir) // two daemons even
+			a.pass(true)
+			b.pass(true)
+			until(t, b, "cut", corev1.PodSucceeded)
+			assert.Len(t, lines(filepath.Join(dir, "out")), 1)
+		})
+	}
+	t.Run("shims started again and again", func(t *testing.T) {
+		dir := stateDir(t)
+		b := open(t, dir)
+		run(t, b, testPod("again", "echo ran >> "+dir+"/out"), corev1.PodSucceeded)
+		pod := b.podDir("ns", "again")
+		require.NoError(t, os.Remove(filepath.Join(pod, outcomeFile)))
+		for range 3 {
+			require.NoError(t, exec.Command(os.Args[0], "shim", pod).Run())
+		}
+		assert.Len(t, lines(filepath.Join(dir, "out")), 1)
+	})
+	t.Run("half a create", func(t *testing.T) {
+		dir := stateDir(t)
+		left := filepath.Join(dir, "pods", "ns", ".new-1")
+		require.NoError(t, os.MkdirAll(left, 0o700))
+		require.NoError(t, os.Chtimes(left, time.Time{}, time.Now().Add(-time.Hour)))
+		b := open(t, dir)
+		assert.NoDirExists(t, left)
+		run(t, b, testPod("whole", "true"), corev1.PodSucceeded)
+	})
+}
+
+func TestShimKilled(t *testing.T) {
+	b := open(t, stateDir(t))
+	work := filepath.Join(b.podDir("ns", "victim"), workDir)
+	// A child, one that leads a session of its own, and one without our environment.
+	create(t, b, testPod("victim", "sleep 1000 & echo $! > a; setsid sh -c 'echo $$$$ > b; exec sleep 1000' & env -i /bin/sh -c 'echo $$$$ > c; exec sleep 1000' & wait"))
+	pids := []int{grepPID(t, filepath.Join(work, "a")), grepPID(t, filepath.Join(work, "b")), grepPID(t, filepath.Join(work, "c"))}
+	eventually(t, "it runs", func() bool { return get(t, b, "victim").Status.Phase == corev1.PodRunning })
+	shim := shimOf(t, b, "victim")
+	require.NoError(t, shim.signal(unix.SIGKILL))
+	pod := until(t, b, "victim", corev1.PodFailed)
+	assert.Equal(t, ReasonShimLost, pod.Status.Reason)
+	assert.Contains(t, pod.Status.Message, "last sign of life")
+	c := conditionOf(pod, corev1.DisruptionTarget)
+	assert.Equal(t, corev1.ConditionTrue, c.Status)
+	assert.Equal(t, ReasonShimLost, c.Reason)
+	require.NotNil(t, ended(pod))
+	for _, pid := range pids {
+		assert.False(t, live(pid), "process %d is left", pid)
+	}
+}
+
+// A number in shim.json that belongs to somebody else now.
+func TestProcessNumberReused(t *testing.T) {
+	b := open(t, stateDir(t))
+	create(t, b, testPod("reused", "sleep 1000"))
+	eventually(t, "it runs", func() bool { return get(t, b, "reused").Status.Phase == corev1.PodRunning })
+	shim := shimOf(t, b, "reused")
+	require.NoError(t, b.Close())
+
+	stranger := exec.Command("sleep", "1000")
+	// Not in the same tick of the kernel's clock.
+	eventually(t, "the clock has moved on", func() bool { return clockTick(t) != shim.Start })
+	require.NoError(t, stranger.Start())
+	defer func() { _ = stranger.Process.Kill(); _ = stranger.Wait() }()
+	require.NoError(t, shim.signal(unix.SIGKILL))
+	eventually(t, "the shim is gone", func() bool { return !shim.alive() })
+	dir := b.podDir("ns", "reused")
+	forged := shim
+	forged.PID = stranger.Process.Pid
+	require.NoError(t, write(filepath.Join(dir, shimFile), forged, false))
+	require.NoError(t, write(filepath.Join(dir, sessionsFile), []process{forged.process}, false))
+
+	b = open(t, b.dir)
+	pod := until(t, b, "reused", corev1.PodFailed)
+	assert.Equal(t, ReasonShimLost, pod.Status.Reason)
+	require.NoError(t, b.Delete(context.Background(), "ns", "reused", "", new(int64)))
+	assert.True(t, live(stranger.Process.Pid), "somebody else's process was killed")
+}
+
+// clockTick is the start of a process that is started now.
+func clockTick(t *testing.T) string {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	require.NoError(t, cmd.Start())
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	start, _ := startOf(cmd.Process.Pid)
+	return start
+}
+
+func TestMachineRestarted(t *testing.T) {
+	b := open(t, stateDir(t))
+	create(t, b, testPod("rebooted", "sleep 1000"))
+	eventually(t, "it runs", func() bool { return get(t, b, "rebooted").Status.Phase == corev1.PodRunning })
+	shim := shimOf(t, b, "rebooted")
+	require.NoError(t, b.Close())
+	require.NoError(t, shim.signal(unix.SIGKILL))
+	eventually(t, "the shim is gone", func() bool { return !shim.alive() })
+	shim.Boot = "another boot"
+	shim.process.Start = thisProcess(os.Getpid()).Start
+	shim.PID = os.Getpid() // of that boot, not of this one
+	require.NoError(t, write(filepath.Join(b.podDir("ns", "rebooted"), shimFile), shim, false))
+	b = open(t, b.dir)
+	pod := until(t, b, "rebooted", corev1.PodFailed)
+	assert.Equal(t, ReasonMachineRestarted, pod.Status.Reason)
+	assert.Equal(t, corev1.ConditionTrue, conditionOf(pod, corev1.DisruptionTarget).Status)
+}
+
+func TestShimTerminated(t *testing.T) {
+	b := open(t, stateDir(t))
+	create(t, b, testPod("shutdown", "trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.02; done"))
+	eventually(t, "it is up", func() bool { return logOf(t, b, "shutdown", "") == "up\n" })
+	require.NoError(t, shimOf(t, b, "shutdown").signal(unix.SIGTERM))
+	pod := until(t, b, "shutdown", corev1.PodFailed)
+	assert.Contains(t, logOf(t, b, "shutdown", ""), "saved")
+	assert.Equal(t, corev1.ConditionTrue, conditionOf(pod, corev1.DisruptionTarget).Status)
+}
+
+func TestDirectoryVanishes(t *testing.T) {
+	b := open(t, stateDir(t))
+	create(t, b, testPod("vanishing", "echo $$$$ > pid; exec sleep 1000"))
+	dir := b.podDir("ns", "vanishing")
+	pid := grepPID(t, filepath.Join(dir, workDir, "pid"))
+	shim := shimOf(t, b, "vanishing")
+	require.NoError(t, os.RemoveAll(dir))
+	eventually(t, "everything ends", func() bool { return !live(pid) && !shim.alive() })
+	assert.NoDirExists(t, dir)
+	assert.Nil(t, get(t, b, "vanishing"))
+}
+
+func TestDamagedFiles(t *testing.T) {
+	for _, file := range []string{podFile, shimFile, statusFile, admittedFile, deleteFile} {
+		t.Run(file, func(t *testing.T) {
+			b := open(t, stateDir(t))
+			create(t, b, testPod("damaged", "echo $$$$ > pid; exec sleep 1000"))
+			dir := b.podDir("ns", "damaged")
+			pid := grepPID(t, filepath.Join(dir, workDir, "pid"))
+			eventually(t, "it runs", func() bool { return get(t, b, "damaged").Status.Phase == corev1.PodRunning })
+			require.NoError(t, b.Close())
+			require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(`{"met`), 0o600))
+			b = open(t, b.dir)
+			pod := get(t, b, "damaged")
+			if file == podFile {
+				assert.Nil(t, pod, "nobody knows what it was")
+				eventually(t, "its processes end", func() bool { return !live(pid) })
+				return
+			}
+			require.NotNil(t, pod)
+			assert.True(t, live(pid), "a pod that runs goes on")
+			require.NoError(t, b.Delete(context.Background(), "ns", "damaged", "", nil))
+			until(t, b, "damaged", corev1.PodFailed)
+			assert.False(t, live(pid))
+		})
+	}
+	t.Run(outcomeFile, func(t *testing.T) {
+		b := open(t, stateDir(t))
+		run(t, b, testPod("damaged", "true"), corev1.PodSucceeded)
+		require.NoError(t, b.Close())
+		require.NoError(t, os.Truncate(filepath.Join(b.podDir("ns", "damaged"), outcomeFile), 10))
+		b = open(t, b.dir)
+		assert.Equal(t, ReasonShimLost, until(t, b, "damaged", corev1.PodFailed).Status.Reason)
+	})
+}
+
+func TestDeleteBeforeStart(t *testing.T) {
+	dir := stateDir(t)
+	b := open(t, dir, func(o *Options) { o.Executable = "/bin/false" })
+	create(t, b, testPod("early", "echo ran >> "+dir+"/out"))
+	require.NoError(t, b.Delete(context.Background(), "ns", "early", "", nil))
+	pod := until(t, b, "early", corev1.PodFailed)
+	assert.Equal(t, ReasonDeleted, pod.Status.Reason)
+	require.NoError(t, b.Close())
+	b = open(t, dir)
+	require.NoError(t, b.Release(context.Background(), "ns", "early", ""))
+	assert.Nil(t, get(t, b, "early"))
+	assert.Empty(t, lines(filepath.Join(dir, "out")))
+}
+
+func TestShimThatDoesNotStartIsTold(t *testing.T) {
+	b := open(t, stateDir(t), func(o *Options) { o.Executable, o.ShimArgs = "/bin/sh", []string{"-c", "echo usage >&2; exit 2"} })
+	create(t, b, testPod("unstartable", "true"))
+	eventually(t, "it says why", func() bool {
+		return conditionOf(get(t, b, "unstartable"), corev1.PodScheduled).Message == "its shim ended before it began (exit status 2): usage"
+	})
+}
+
+// The leftovers of a container go with it, not with the pod.
+func TestBackgroundProcessesEndWithTheirContainer(t *testing.T) {
+	b := open(t, stateDir(t))
+	start := time.Now()
+	run(t, b, testPod("daemonised", "setsid sh -c 'echo $$$$ > pid; exec sleep 1000' & while ! test -s pid; do sleep 0.01; done"), corev1.PodSucceeded)
+	pid, err := strconv.Atoi(lines(filepath.Join(b.podDir("ns", "daemonised"), workDir, "pid"))[0])
+	require.NoError(t, err)
+	assert.False(t, live(pid))
+	assert.Less(t, time.Since(start), 5*time.Second)
+}

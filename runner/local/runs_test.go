@@ -1,0 +1,87 @@
+package local
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+func TestPrepareAndForget(t *testing.T) {
+	ctx := context.Background()
+	dir := stateDir(t)
+	b := open(t, dir)
+	tasks := []repo.Task{{Role: "worker", Index: 0}, {Role: "worker", Index: 1}, {Role: "worker", Index: 2}, {Role: "ps", Index: 0}}
+	seen := map[int32]bool{}
+	prepare := func(id string, attempt int32) (ports []int32) {
+		addr, err := b.Prepare(ctx, testRun(id), attempt)
+		require.NoError(t, err)
+		for _, task := range tasks {
+			assert.Equal(t, "127.0.0.1", addr(task).Host)
+			ports = append(ports, addr(task).Port)
+		}
+		return ports
+	}
+	first := prepare("run-1", 0)
+	for _, list := range [][]int32{first, prepare("run-1", 1), prepare("run-2", 0)} {
+		for _, p := range list {
+			assert.False(t, seen[p], "port %d was given twice", p)
+			assert.NotZero(t, p)
+			seen[p] = true
+		}
+	}
+	require.NoError(t, b.Close())
+	b = open(t, dir)
+	assert.Equal(t, first, prepare("run-1", 0), "the same for a new daemon")
+
+	bigger := testRun("run-1")
+	bigger.Job.Roles[0].Replicas = 4
+	addr, err := b.Prepare(ctx, bigger, 0)
+	require.NoError(t, err)
+	assert.Equal(t, first[0], addr(tasks[0]).Port)
+	assert.False(t, seen[addr(repo.Task{Role: "worker", Index: 3}).Port])
+
+	runs, err := b.Runs(ctx)
+	require.NoError(t, err)
+	require.Len(t, runs, 2)
+	assert.Equal(t, *bigger, runs[0])
+	keys, err := b.Jobs(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, []repo.Key{testKey}, keys)
+
+	require.NoError(t, b.Forget(ctx, "run-1", "another"))
+	require.NoError(t, b.Forget(ctx, "run-1", "ns"))
+	require.NoError(t, b.Forget(ctx, "run-1", "ns"))
+	require.NoError(t, b.Forget(ctx, "run-2", "ns"))
+	keys, err = b.Jobs(ctx)
+	require.NoError(t, err)
+	assert.Empty(t, keys)
+	_, err = b.Prepare(ctx, testRun("../../etc"), 0)
+	assert.Error(t, err)
+	assert.Error(t, b.Forget(ctx, "..", "ns"))
+}
+
+// Two environments may share a directory; each sees its own.
+func TestEnvironmentsDoNotMeet(t *testing.T) {
+	ctx := context.Background()
+	b := open(t, stateDir(t))
+	other, err := New(b.dir, "other", Options{})
+	require.NoError(t, err)
+	defer other.Close()
+	_, err = b.Prepare(ctx, testRun("run-1"), 0)
+	require.NoError(t, err)
+	run(t, b, testPod("mine", "true"), corev1.PodSucceeded)
+	pods, err := other.Pods(ctx, testKey)
+	require.NoError(t, err)
+	assert.Empty(t, pods)
+	runs, err := other.Runs(ctx)
+	require.NoError(t, err)
+	assert.Empty(t, runs)
+	keys, err := other.Jobs(ctx)
+	require.NoError(t, err)
+	assert.Empty(t, keys)
+}
