@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func newRunCommand(sys system, p parts) *cobra.Command {
+	var opts runOptions
+	var author string
+	cmd := &cobra.Command{
+		Use:   "run --repo URL",
+		Short: "Run the jobs of a repository: the daemon",
+		Long: `Run looks at a branch of a Git repository, runs the jobs that are defined under
+jobs/, and commits what happens to the status branch. It may be killed at any
+moment: jobs go on, and the next daemon takes them up.
+
+Every flag can be given as a variable, --repo as TRAINYARD_REPO; the flag wins.`,
+		Example: `  trainyard run --repo . --once                   # to the end of all jobs, as in CI
+  trainyard run --repo /srv/git/jobs.git --poll 2s
+  trainyard run --repo https://git.example.com/team/jobs --env prod --token-file token
+  trainyard run --repo git@git.example.com:team/jobs --ssh-key ~/.ssh/trainyard
+  trainyard run --repo ... --listen :8080 --webhook-secret-file secret`,
+		Args: arguments(cobra.NoArgs, "--repo URL [flags]"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := opts.complete(cmd, sys, author); err != nil {
+				return err
+			}
+			return p.Daemon(cmd.Context(), opts, sys.streams)
+		},
+	}
+	addRunFlags(cmd.Flags(), &opts, &author)
+	return cmd
+}
+
+// demoOptions are what `trainyard demo` was asked for.
+type demoOptions struct {
+	Dir string // where everything goes; empty is a new temporary directory
+}
+
+func newDemoCommand(sys system, p parts) *cobra.Command {
+	var opts demoOptions
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "A repository, a daemon and a training on this machine, watched to the end",
+		Long: `Demo makes a repository, starts the daemon on it, pushes jobs, one of them a
+training of two workers and a parameter server, shows how they get on, and
+prints the dashboard and the log of the records. It ends by itself and leaves
+everything in a directory to look at.`,
+		Example: "  trainyard demo\n  trainyard demo --dir /tmp/trainyard-demo",
+		Args:    arguments(cobra.NoArgs, "[flags]"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			opts.Dir = sys.path(opts.Dir)
+			return p.Demo(cmd.Context(), opts, sys.streams)
+		},
+	}
+	cmd.Flags().StringVar(&opts.Dir, "dir", "", "an empty or absent directory for everything (default: a new temporary one)")
+	return cmd
+}
+
+// newShimCommand is for the local runner alone: it starts this program again
+// for each pod.
+func newShimCommand(p parts) *cobra.Command {
+	return &cobra.Command{
+		Use:    "shim DIR",
+		Short:  "Hold one pod of the local runner (started by the daemon)",
+		Hidden: true,
+		Args:   arguments(cobra.ExactArgs(1), "DIR"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if code := p.Shim(args[0]); code != exitFine {
+				return exitCode(code)
+			}
+			return nil
+		},
+	}
+}
+
+func newVersionCommand(sys system) *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  trainyard version",
+		Args:    arguments(cobra.NoArgs, ""),
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintf(sys.Out, "trainyard %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}
+
+// version is what the Go toolchain knows of this build.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && info.Main.Version == "(devel)" {
+			return s.Value[:min(12, len(s.Value))]
+		}
+	}
+	return info.Main.Version
+}

@@ -1,0 +1,18 @@
+// Command trainyard runs training jobs from a Git repository. Package main wires
+// the parts and speaks with the user; it decides nothing about jobs.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	code := execute(ctx, hostSystem(), connected(), os.Args[1:])
+	stop()
+	os.Exit(code)
+}
