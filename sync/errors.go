@@ -32,8 +32,10 @@ var (
 	ErrContended = errors.New("the branch kept moving")
 
 	errIdle    = errors.New("the remote was silent for too long")
-	errCorrupt = errors.New("mirror is damaged")
+	errCorrupt = errors.New("mirror is damaged") // fetching afresh helps
 	errTooMuch = errors.New("more data than expected")
+	// errMalformed: the repository itself is wrong, and would be so again.
+	errMalformed = errors.New("malformed object")
 )
 
 // PushError is a push that the remote declined while the branch stayed where

@@ -199,7 +199,7 @@ func (g *generation) read(kind plumbing.ObjectType, h Hash, limit int64) ([]byte
 			return err
 		}
 		if obj.Type() != kind {
-			return fmt.Errorf("%s is a %s, not a %s", h, obj.Type(), kind)
+			return fmt.Errorf("%w: %s is a %s, not a %s", errMalformed, h, obj.Type(), kind)
 		}
 		r, err := obj.Reader()
 		if err != nil {
@@ -210,7 +210,7 @@ func (g *generation) read(kind plumbing.ObjectType, h Hash, limit int64) ([]byte
 		_, err = io.ReadFull(r, data)
 		return err
 	})
-	if err != nil && !errors.Is(err, ErrTooLarge) {
+	if err != nil && !errors.Is(err, ErrTooLarge) && !errors.Is(err, errMalformed) {
 		g.damaged.Store(true)
 		return nil, fmt.Errorf("%w: read %s: %w", errCorrupt, h, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -231,6 +232,24 @@ func TestGrownMirrorIsSwapped(t *testing.T) {
 	assert.LessOrEqual(t, len(dirs), 2)
 	assert.Equal(t, "21", b.git("rev-list", "--count", "main"))
 	assert.Equal(t, "20", b.git("rev-list", "--count", "status"))
+}
+
+// A tree that lies about what is in it is the repository's fault: it is an
+// error, not a reason to fetch everything at each poll.
+func TestMalformedTreesAreNotFetchedForEver(t *testing.T) {
+	b := newBare(t)
+	b.commit("main", map[string]string{"a": "1"})
+	snap := fetch(t, mirrorOf(t, b.dir), "main")
+	for _, data := range []string{"100644 cut short", "100644", "10x644 a\x00" + strings.Repeat("h", 20), "100644 a\x00short"} {
+		_, err := parseTree([]byte(data))
+		require.ErrorIs(t, err, errMalformed, "%q", data)
+	}
+	_, err := snap.gen.read(plumbing.TreeObject, hash(b.blob("1")), 0)
+	require.ErrorIs(t, err, errMalformed)
+	assert.False(t, snap.gen.damaged.Load())
+	_, err = snap.Refused("a")
+	require.ErrorContains(t, err, "not a directory")
+	assert.False(t, snap.gen.damaged.Load())
 }
 
 // The mirror is an ordinary bare repository to look at.

@@ -49,6 +49,9 @@ func (m *Mirror) Publish(ctx context.Context, req PublishRequest) (revision stri
 			return "", err
 		}
 		c, err := m.build(tip, &req)
+		if errors.Is(err, errCorrupt) && try == 0 {
+			continue // the next try fetches afresh
+		}
 		if err != nil {
 			return "", fmt.Errorf("publish to %s: %w", req.Branch, err)
 		}

@@ -179,9 +179,8 @@ func (s *session) fetchPack(w wanted, out io.Writer) ([]Hash, error) {
 // filters says whether the remote can leave large files out.
 func (s *session) filters() bool { return s.caps.Supports(capability.Filter) }
 
-// push moves branch from old to tip, if it still stands at old. sent says
-// whether the remote may have seen the request: an error then leaves open
-// whether the branch has moved. An empty reason is a yes.
+// push moves branch from old to tip, if it still stands at old. A reason is
+// the remote's no. An error leaves open whether the branch has moved.
 func (s *session) push(branch string, old, tip Hash, pack []byte) (reason string, err error) {
 	req := packp.NewReferenceUpdateRequestFromCapabilities(s.caps)
 	if s.caps.Supports(capability.Agent) {

@@ -97,6 +97,9 @@ func (s *Snapshot) Refused(dir string) ([]string, error) {
 	if err != nil {
 		return nil, pathError("list", dir, err)
 	}
+	if !e.isDir() {
+		return nil, pathError("list", dir, notDir(e))
+	}
 	d, err := s.gen.directory(e.hash)
 	if err != nil {
 		return nil, pathError("list", dir, err)
@@ -146,7 +149,7 @@ func (s *Snapshot) readEntry(name string, e entry) ([]byte, error) {
 
 func (s *Snapshot) listEntry(name string, e entry) ([]fs.DirEntry, error) {
 	if !e.isDir() {
-		return nil, pathError("list", name, fmt.Errorf("it is a %s, not a directory", e.what()))
+		return nil, pathError("list", name, notDir(e))
 	}
 	d, err := s.gen.directory(e.hash)
 	if err != nil {
@@ -158,6 +161,8 @@ func (s *Snapshot) listEntry(name string, e entry) ([]fs.DirEntry, error) {
 	}
 	return list, nil
 }
+
+func notDir(e entry) error { return fmt.Errorf("it is a %s, not a directory", e.what()) }
 
 func pathError(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}

@@ -73,15 +73,15 @@ func parseTree(data []byte) ([]entry, error) {
 	for len(data) > 0 {
 		mode, rest, ok := bytes.Cut(data, []byte(" "))
 		if !ok {
-			return nil, fmt.Errorf("%w: tree without a mode", errCorrupt)
+			return nil, fmt.Errorf("%w: tree without a mode", errMalformed)
 		}
 		name, rest, ok := bytes.Cut(rest, []byte{0})
 		if !ok || len(rest) < len(Hash{}) {
-			return nil, fmt.Errorf("%w: tree is cut short", errCorrupt)
+			return nil, fmt.Errorf("%w: tree is cut short", errMalformed)
 		}
 		m, err := strconv.ParseUint(string(mode), 8, 32)
 		if err != nil {
-			return nil, fmt.Errorf("%w: tree with mode %q", errCorrupt, mode)
+			return nil, fmt.Errorf("%w: tree with mode %q", errMalformed, mode)
 		}
 		e := entry{name: string(name), mode: uint32(m)}
 		data = rest[copy(e.hash[:], rest):]

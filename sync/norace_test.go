@@ -1,0 +1,5 @@
+//go:build !race
+
+package gitsync
+
+const raced = false
