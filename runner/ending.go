@@ -232,6 +232,6 @@ func (d *decision) retryRun(o repo.Outcome, at time.Time, accountable bool) {
 	if accountable {
 		run.Retries.Accountable++
 	}
-	run.Ending, run.RetryAt = nil, stamp(at.Add(wait))
+	run.Ending, run.RetryAt = nil, retryAt(at, wait)
 	d.rec.Roles = newRoles(&d.def.Job)
 }

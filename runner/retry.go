@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
@@ -48,6 +50,15 @@ func backoff(r repo.Retry, o *repo.Outcome, n int32, identity ...string) time.Du
 	}
 	wait = min(wait, float64(24*time.Hour))
 	return time.Duration(wait * (0.8 + 0.2*share)) // never longer than Max
+}
+
+// retryAt is when the retry of something that ended is due. Ends are known to
+// the second, rounded down: a wait is never shorter than it should be.
+func retryAt(ended time.Time, wait time.Duration) *metav1.Time {
+	if wait > 0 {
+		wait = (wait + 2*time.Second - 1).Truncate(time.Second)
+	}
+	return stamp(ended.Add(wait))
 }
 
 // fraction maps an identity to [0, 1).

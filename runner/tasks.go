@@ -107,7 +107,7 @@ func (d *decision) planRetry(role *repo.Role, t *repo.TaskRecord, a *repo.TaskAt
 		return true
 	}
 	wait := backoff(role.Retry, a.Outcome, t.Retries.Total, d.rec.Run.ID, t.Name)
-	t.RetryAt, t.Phase = stamp(finished(a, d.now).Add(wait)), repo.TaskRetrying
+	t.RetryAt, t.Phase = retryAt(finished(a, d.now), wait), repo.TaskRetrying
 	t.Retries.Total++
 	if accountable {
 		t.Retries.Accountable++

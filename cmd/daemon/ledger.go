@@ -1,0 +1,107 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"github.com/rs/zerolog"
+
+	"github.com/trainyard/trainyard/repo-layout"
+	"github.com/trainyard/trainyard/runner"
+	"github.com/trainyard/trainyard/status"
+	"github.com/trainyard/trainyard/sync"
+)
+
+// ledger keeps records on the status branch.
+type ledger struct {
+	mirror      *gitsync.Mirror
+	branch      string
+	environment string
+	author      gitsync.Person
+	shared      *shared
+	log         zerolog.Logger
+}
+
+// Load implements runner.Ledger. A branch that does not exist holds no
+// records; one record that cannot be read must not be taken for a job that
+// never ran, so it is an error.
+func (l *ledger) Load(ctx context.Context) ([]repo.Record, error) {
+	snap, _, err := l.mirror.Fetch(ctx, l.branch)
+	if errors.Is(err, gitsync.ErrNoBranch) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	records, problems := status.Read(snap, l.shared.get(), l.environment)
+	if len(problems) > 0 {
+		errs := make([]error, len(problems))
+		for i, p := range problems {
+			errs[i] = p
+		}
+		return nil, fmt.Errorf("branch %s at %.12s: %w", l.branch, snap.Revision(), errors.Join(errs...))
+	}
+	return records, nil
+}
+
+// Publish implements runner.Ledger.
+func (l *ledger) Publish(ctx context.Context, book runner.Book) (pushed bool, err error) {
+	_, err = l.mirror.Publish(ctx, gitsync.PublishRequest{
+		Branch: l.branch, Author: l.author, When: book.At,
+		Build: func(tip *gitsync.Snapshot) (map[string][]byte, string, error) {
+			files, message, err := l.build(tip, book)
+			pushed = len(files) > 0
+			return files, message, err
+		},
+	})
+	return pushed && err == nil, err
+}
+
+func (l *ledger) build(tip *gitsync.Snapshot, book runner.Book) (map[string][]byte, string, error) {
+	in := status.Input{
+		Layout: l.shared.get(), Environment: l.environment, Changes: masked(book.Changes), Records: book.Records,
+		Notices: book.Notices, Revision: book.Revision,
+	}
+	if tip != nil {
+		in.Tip = tip
+	}
+	in.Changes = append(in.Changes, missing(in.Tip, in.Layout, l.environment, book)...)
+	return status.Files(in)
+}
+
+// masked are the changes with log tails as they may be read by everybody.
+func masked(changes []repo.Change) []repo.Change {
+	out := make([]repo.Change, len(changes))
+	for i, c := range changes {
+		out[i] = repo.Change{Record: c.Record}
+		for _, t := range c.Tails {
+			out[i].Tails = append(out[i].Tails, repo.Tail{Path: t.Path, Text: status.Tail([]byte(t.Text))})
+		}
+	}
+	return out
+}
+
+// missing are records that were published once and are not on the branch any
+// more: somebody deleted it, or put an older state of it back.
+func missing(tip fs.FS, layout repo.Layout, environment string, book runner.Book) []repo.Change {
+	changing := map[repo.Key]bool{}
+	for _, c := range book.Changes {
+		changing[c.Record.Key()] = true
+	}
+	var out []repo.Change
+	for _, r := range book.Records {
+		if changing[r.Key()] {
+			continue
+		}
+		if tip != nil {
+			if _, err := fs.Stat(tip, path.Join(layout.RecordDir(environment, r.Key()), repo.StatusFile)); err == nil {
+				continue
+			}
+		}
+		out = append(out, repo.Change{Record: r})
+	}
+	return out
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/trainyard/trainyard/cmd/daemon"
+	"github.com/trainyard/trainyard/cmd/hook"
+	"github.com/trainyard/trainyard/cmd/policy"
+	"github.com/trainyard/trainyard/repo-layout"
+	"github.com/trainyard/trainyard/runner"
+)
+
+// runDaemon is the body of `trainyard run`.
+func runDaemon(ctx context.Context, o runOptions, s streams) error {
+	if o.Runner != "local" {
+		return hint(usagef("run: --runner: this build has no %s runner", o.Runner), "give --runner local")
+	}
+	log := newLogger(s.Err, s.Terminal, o.LogFormat, o.LogLevel)
+	forbidden, err := loadPolicy(o.PolicyFile)
+	if err != nil {
+		return err
+	}
+	bell := hook.NewBell()
+	metrics := hook.NewMetrics(version())
+	var d *daemon.Daemon
+	d, err = daemon.Open(ctx, daemon.Options{
+		Remote: o.remote(), Branch: o.Branch, StatusBranch: o.StatusBranch, Environment: o.Environment, StateDir: o.StateDir,
+		Poll: o.Poll, Publish: o.PublishInterval, Once: o.Once, AuthorName: o.AuthorName, AuthorEmail: o.AuthorEmail,
+		Forbidden: forbidden, Hasten: bell, Log: log, Hooks: hooks(metrics, func() []repo.Record { return d.Records() }),
+	})
+	if err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	log.Info().Msg("trainyard runs " + o.String())
+	err = serveAndRun(ctx, d, o, log, metrics, bell)
+	if closed := d.Close(); err == nil {
+		err = closed
+	}
+	if err != nil || !o.Once || ctx.Err() != nil {
+		return err
+	}
+	if failed := d.Failed(); len(failed) > 0 {
+		fmt.Fprintf(s.Err, "trainyard: %d of %d jobs failed: %s\n", len(failed), len(d.Records()), strings.Join(failed, ", "))
+		return errProblems
+	}
+	return nil
+}
+
+// serveAndRun runs the daemon, and beside it what --listen asks for.
+func serveAndRun(ctx context.Context, d *daemon.Daemon, o runOptions, log zerolog.Logger, metrics *hook.Metrics, bell hook.Bell) error {
+	if o.Listen == "" {
+		return d.Run(ctx)
+	}
+	handler, err := newHandler(d, o, metrics, bell)
+	if err != nil {
+		return err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Listen)
+	if err != nil {
+		return hint(fmt.Errorf("run: --listen: %w", err), "is another daemon there already?")
+	}
+	log.Info().Msgf("listening on http://%s", listener.Addr())
+	group, inner := errgroup.WithContext(ctx)
+	inner, stop := context.WithCancel(inner)
+	group.Go(func() error { return hook.Serve(inner, listener, handler) })
+	group.Go(func() error {
+		defer stop() // the daemon is what this is about: with it the listener ends
+		return d.Run(inner)
+	})
+	return group.Wait()
+}
+
+// loadPolicy reads the operator's policy; without a file everything is allowed.
+func loadPolicy(file string) (func(*repo.Job) string, error) {
+	if file == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("run: --policy: %w", err)
+	}
+	p, err := policy.Parse(b)
+	if err != nil {
+		return nil, fmt.Errorf("run: --policy: %s: %w", file, err)
+	}
+	return func(job *repo.Job) string {
+		var why []string
+		for _, e := range p.Check(*job) {
+			why = append(why, e.Error())
+		}
+		return strings.Join(why, "; ")
+	}, nil
+}
+
+// readSecret reads a secret, without the newline that editors put behind it.
+func readSecret(file string) ([]byte, error) {
+	if file == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("run: --webhook-secret-file: %w", err)
+	}
+	if b = bytes.TrimSpace(b); len(b) == 0 {
+		return nil, errors.New("run: --webhook-secret-file: " + file + " is empty")
+	}
+	return b, nil
+}
+
+// hooks feeds the metrics.
+func hooks(m *hook.Metrics, records func() []repo.Record) runner.Hooks {
+	return runner.Hooks{
+		Polled:  func(_ bool, err error) { m.Synced(time.Now(), err) },
+		Decided: m.PassTook,
+		Created: m.AttemptStarted,
+		Ended:   m.AttemptEnded,
+		Published: func(_ int, err error) {
+			m.Published(0, err)
+			phases := map[repo.Phase]int{}
+			for _, r := range records() {
+				phases[r.Phase]++
+			}
+			m.Jobs(phases)
+		},
+	}
+}
