@@ -1,0 +1,39 @@
+# `make` does what CI does. On a machine with Go and Git nothing else is needed:
+# without a C compiler the tests run without the race detector.
+export GOFLAGS := -buildvcs=false
+RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+
+all: fmt vet lint test build
+
+fmt: # a check; gofmt -w . mends
+	@wrong=$$(gofmt -l .); test -z "$$wrong" || { echo "not formatted (gofmt -w mends):"; echo "$$wrong"; exit 1; }
+
+vet:
+	go vet ./...
+
+lint:
+	go tool staticcheck ./...
+
+cross: # every platform compiles and is vetted, tests too
+	@for p in $(PLATFORMS); do echo "vet $$p"; CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} go vet ./... || exit 1; done
+
+test: # everything: rules, real Git, real processes, the examples, the whole program
+	go test $(RACE) -timeout 20m ./...
+
+test-e2e: # the whole program alone
+	go test -count=1 -timeout 20m ./e2e
+
+bench:
+	go test -run '^$$' -bench . -benchmem ./...
+
+build:
+	go build -buildvcs=auto -trimpath -o bin/trainyard ./cmd/trainyard
+
+demo: build
+	bin/trainyard demo
+
+clean:
+	rm -rf bin
+
+.PHONY: all fmt vet lint cross test test-e2e bench build demo clean
