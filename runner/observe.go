@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -46,7 +47,7 @@ func (d *decision) find(r *repo.RoleRecord, t *repo.TaskRecord, pods map[string]
 		if a.Outcome == nil {
 			return
 		}
-		if a.Reason == ReasonNotStarted && pods[a.Pod] != nil {
+		if a.UID == "" && pods[a.Pod] != nil && d.in.Refused[a.Pod] == "" {
 			a.Outcome, a.FinishedAt = nil, nil // it did start after all
 			return
 		}
@@ -124,6 +125,8 @@ func (d *decision) miss(a *repo.TaskAttemptRecord) bool {
 	switch why := d.in.Refused[a.Pod]; {
 	case why != "":
 		o = repo.Outcome{Result: repo.Failed, Class: repo.Permanent, Reason: ReasonPodRefused, Message: cut(why)}
+	case a.Stop == ReasonStartDeadline:
+		o = repo.Outcome{Result: repo.Failed, Class: repo.Unknown, Reason: a.Stop, Message: "did not start in time: " + cmp.Or(d.in.Troubles[a.Pod], a.Waiting)}
 	case a.UID != "" && a.Stop == "":
 		o = repo.Outcome{Result: repo.Failed, Class: repo.Transient, Free: true, Reason: ReasonPodLost, Message: "the pod is gone, and nobody knows how it ended"}
 	case a.UID != "":

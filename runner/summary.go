@@ -61,7 +61,7 @@ func (d *decision) summarise() {
 	d.rec.Phase, d.rec.Reason, d.rec.Message = d.phase()
 	d.rec.Message = cut(d.rec.Message)
 	if d.in.Job == nil || d.in.Job.Schedule == nil {
-		if d.in.Job != nil {
+		if d.in.Job != nil || d.gone() { // times from now on, should it come back
 			d.rec.Schedule = nil
 		}
 	} else {
