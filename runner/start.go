@@ -61,10 +61,6 @@ func (d *decision) startNext() bool {
 	case d.in.Forbidden != "":
 		return d.wait("Forbidden")
 	}
-	if trigger.Kind == repo.TriggerCron {
-		at, _ := time.Parse(time.RFC3339, trigger.Value)
-		d.rec.Schedule.Last = stamp(at)
-	}
 	d.begin(&repo.Run{
 		ID: repo.RunID(d.in.Environment, job.Key, job.Digest, trigger), Environment: d.in.Environment,
 		Trigger: trigger, Revision: d.in.Revision, StartedAt: d.now, Job: *job,
@@ -77,23 +73,29 @@ func (d *decision) wait(why string) bool {
 	return false
 }
 
-// trigger is what a new run would start by, if it has not run already.
+// trigger is what a new run would start by, if it has not run already. A value
+// of the rerun annotation is used up by its first run: it may stay in the file
+// while the definition changes, and be taken away.
 func (d *decision) trigger() (repo.Trigger, bool) {
 	job := d.in.Job
-	if job.Rerun != "" {
-		t := repo.Trigger{Kind: repo.TriggerRerun, Value: job.Rerun}
-		if !d.ran(repo.RunID(d.in.Environment, job.Key, job.Digest, t)) {
-			return t, true
-		}
-		if job.Schedule == nil {
-			return t, false
-		}
+	rerun := repo.Trigger{Kind: repo.TriggerRerun, Value: job.Rerun}
+	if job.Rerun != "" && !d.anyRun(func(by repo.Trigger, _ string) bool { return by == rerun }) {
+		return rerun, true
 	}
 	if job.Schedule != nil {
 		return d.cronTrigger()
 	}
 	t := repo.Trigger{Kind: repo.TriggerPush}
-	return t, !d.ran(repo.RunID(d.in.Environment, job.Key, job.Digest, t))
+	rerunRan := d.anyRun(func(by repo.Trigger, digest string) bool { return by.Kind == repo.TriggerRerun && digest == job.Digest })
+	return t, !rerunRan && !d.ran(repo.RunID(d.in.Environment, job.Key, job.Digest, t))
+}
+
+// anyRun says whether f holds for the present run or a finished one.
+func (d *decision) anyRun(f func(by repo.Trigger, digest string) bool) bool {
+	if r := d.rec.Run; r != nil && f(r.Trigger, r.Digest) {
+		return true
+	}
+	return slices.ContainsFunc(d.rec.History, func(s repo.RunSummary) bool { return f(s.Trigger, s.Digest) })
 }
 
 // begin makes run the job's present one, with nothing of it started yet.
@@ -102,6 +104,9 @@ func (d *decision) begin(run *repo.Run) {
 	d.rec.Run = &repo.RunRecord{
 		ID: run.ID, Digest: run.Job.Digest, Shape: run.Job.Shape, Trigger: run.Trigger, Revision: run.Revision,
 		StartedAt: metav1.NewTime(run.StartedAt.UTC().Truncate(time.Second)), AttemptAt: stamp(run.StartedAt),
+	}
+	if at, err := time.Parse(time.RFC3339, run.Trigger.Value); err == nil && run.Trigger.Kind == repo.TriggerCron && d.rec.Schedule != nil {
+		d.rec.Schedule.Last = stamp(at) // also of a run that was adopted: its time has been acted upon
 	}
 	d.rec.Attempts = nil
 	d.rec.ObservedRevision = run.Revision
@@ -133,7 +138,7 @@ func (d *decision) definitionOf(rec *repo.RunRecord) *repo.Run {
 	}
 	for i := range d.in.Runs {
 		if d.in.Runs[i].ID == rec.ID {
-			return &d.in.Runs[i]
+			return d.fit(&d.in.Runs[i])
 		}
 	}
 	if job := d.in.Job; job != nil && job.Digest == rec.Digest {
@@ -143,6 +148,40 @@ func (d *decision) definitionOf(rec *repo.RunRecord) *repo.Run {
 		}
 	}
 	return nil
+}
+
+// fit gives a definition that was prepared before or after a rescale the
+// numbers that the record goes by: otherwise tasks would be waited for that
+// there are no more, or not yet.
+func (d *decision) fit(run *repo.Run) *repo.Run {
+	if run.Job.Digest == d.rec.Run.Digest {
+		return run
+	}
+	fitted := *run
+	fitted.Job.Digest, fitted.Job.Roles = d.rec.Run.Digest, slices.Clone(run.Job.Roles)
+	for i := range d.rec.Roles {
+		if role, n := fitted.Job.Role(d.rec.Roles[i].Name), d.rec.Roles[i].Replicas; role != nil {
+			for _, rule := range []*int32{&role.MinSucceeded, &role.MinFailed} {
+				if *rule == role.Replicas || *rule > n { // all of them stays all of them
+					*rule = n
+				}
+			}
+			role.Replicas = n
+		}
+	}
+	if job := d.in.Job; job != nil && job.Digest == d.rec.Run.Digest {
+		setReplicas(&fitted.Job, job)
+	}
+	return &fitted
+}
+
+// setReplicas gives the roles of a job the numbers of another one.
+func setReplicas(job, from *repo.Job) {
+	for i := range job.Roles {
+		if r := from.Role(job.Roles[i].Name); r != nil {
+			job.Roles[i].Replicas, job.Roles[i].MinSucceeded, job.Roles[i].MinFailed = r.Replicas, r.MinSucceeded, r.MinFailed
+		}
+	}
 }
 
 // loseDefinition ends a run that nobody can continue: the backend's state is
@@ -165,11 +204,7 @@ func (d *decision) rescale() bool {
 	}
 	scaled := *d.def
 	scaled.Job.Roles = slices.Clone(d.def.Job.Roles)
-	for i := range scaled.Job.Roles {
-		if r := job.Role(scaled.Job.Roles[i].Name); r != nil {
-			scaled.Job.Roles[i].Replicas, scaled.Job.Roles[i].MinSucceeded, scaled.Job.Roles[i].MinFailed = r.Replicas, r.MinSucceeded, r.MinFailed
-		}
-	}
+	setReplicas(&scaled.Job, job)
 	scaled.Job.Digest = job.Digest
 	d.def = &scaled
 	run.Digest = job.Digest
