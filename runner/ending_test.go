@@ -1,0 +1,269 @@
+package runner
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+func TestSuspendAndResume(t *testing.T) {
+	w := pushed(t)
+	w.settle()
+	w.start("main-0", "main-1")
+	w.sleep(time.Minute)
+	w.end("main-0", 0)
+	w.settle()
+	w.edit(func(j *repo.Job) { j.Suspend = true })
+	w.settle()
+	assert.Equal(t, repo.PhaseSuspended, w.record.Phase)
+	assert.Empty(t, w.live())
+	assert.True(t, w.out.Settled)
+	assert.Equal(t, ReasonSuspended, w.task("main-1").Attempts[0].Reason)
+	w.sleep(time.Hour)
+	w.kill()
+	w.settle()
+	assert.Len(t, w.starts, 2)
+
+	w.edit(func(j *repo.Job) { j.Suspend = false })
+	w.settle()
+	assert.Equal(t, []string{"main-0/0/0", "main-1/0/0", "main-1/0/1"}, w.starts, "what succeeded does not run again")
+	assert.Zero(t, w.task("main-1").Retries)
+	assert.Equal(t, int64(3600), w.record.Run.SuspendedSeconds)
+	w.succeed()
+	assert.Equal(t, repo.PhaseSucceeded, w.record.Phase)
+	assert.Len(t, w.ran(), 1)
+	assert.Zero(t, w.record.Run.Retries)
+}
+
+func TestSuspendWaitsForStubbornPods(t *testing.T) {
+	w := pushed(t)
+	w.settle()
+	w.stubborn = true
+	w.edit(func(j *repo.Job) { j.Suspend = true })
+	w.settle()
+	assert.False(t, w.out.Settled)
+	w.edit(func(j *repo.Job) { j.Suspend = false })
+	w.settle()
+	assert.Len(t, w.starts, 2, "the old pods are still there")
+	w.endPod(w.latest("main-0"), 0)
+	w.settle()
+	assert.Equal(t, "main-0/0/1", w.starts[2], "an exit code after the request to end says nothing")
+	w.endPod(w.latest("main-1"), 1)
+	w.settle()
+	assert.Len(t, w.starts, 4)
+	assert.Zero(t, w.task("main-1").Retries.Total)
+}
+
+func TestSucceededJustBeforeItWasAskedToEnd(t *testing.T) {
+	w := pushed(t)
+	w.settle()
+	w.start("main-0", "main-1")
+	w.sleep(time.Minute)
+	w.end("main-0", 0)
+	w.sleep(time.Second)
+	w.edit(func(j *repo.Job) { j.Suspend = true })
+	w.latest("main-0").DeletedAt = w.now // by somebody who did not see that it had ended
+	w.settle()
+	assert.Equal(t, repo.TaskSucceeded, w.task("main-0").Phase)
+}
+
+func TestRunsThatAreStopped(t *testing.T) {
+	for _, row := range []struct {
+		rule   string
+		change func(*world)
+		phase  repo.Phase
+		result repo.Result
+		reason string
+	}{
+		{"stop", func(w *world) { w.edit(func(j *repo.Job) { j.Stop = true }) }, repo.PhaseStopped, repo.Stopped, ReasonStopRequested},
+		{"removal", func(w *world) { w.push(nil) }, repo.PhaseRemoved, repo.Stopped, ReasonRemoved},
+		{"stop wins over suspend", func(w *world) {
+			w.edit(func(j *repo.Job) { j.Stop, j.Suspend = true, true })
+		}, repo.PhaseStopped, repo.Stopped, ReasonStopRequested},
+		{"deadline", func(w *world) { w.sleep(12 * time.Hour) }, repo.PhaseFailed, repo.Failed, ReasonDeadline},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			w := pushed(t, func(j *repo.Job) {
+				j.Deadline = 12 * time.Hour
+				j.Retry.Limit, j.Roles[0].Retry.Limit = 5, 5
+			})
+			w.settle()
+			w.start("main-0", "main-1")
+			w.settle()
+			w.stubborn = true
+			row.change(w)
+			w.settle()
+			assert.Equal(t, "Stopping", w.record.Reason)
+			assert.False(t, w.out.Settled)
+			assert.Len(t, w.live(), 2)
+			w.sleep(time.Minute)
+			w.endPod(w.latest("main-0"), 1)
+			w.endPod(w.latest("main-1"), 0)
+			w.settle()
+			assert.Equal(t, row.phase, w.record.Phase)
+			assert.Equal(t, row.result, w.record.Run.Outcome.Result)
+			assert.Equal(t, row.reason, w.record.Run.Outcome.Reason)
+			w.sleep(2 * time.Hour)
+			w.settle()
+			assert.Empty(t, w.pods)
+			assert.Empty(t, w.runs)
+			assert.Len(t, w.starts, 2, "no retry, no new run")
+			if w.job == nil || w.job.Stop {
+				w.push(&repo.Job{})
+				job := trainJob("mnist", "A", 2, 0)
+				w.push(&job)
+				w.settle()
+				assert.Len(t, w.starts, 2, "a stopped run has run")
+			}
+		})
+	}
+}
+
+func TestStopOfASuspendedRun(t *testing.T) {
+	w := pushed(t)
+	w.settle()
+	w.edit(func(j *repo.Job) { j.Suspend = true })
+	w.settle()
+	w.edit(func(j *repo.Job) { j.Stop = true })
+	w.settle()
+	assert.Equal(t, repo.PhaseStopped, w.record.Phase)
+	assert.True(t, w.out.Settled)
+}
+
+func TestRunGoesOn(t *testing.T) {
+	for _, row := range []struct {
+		rule   string
+		change func(*world)
+	}{
+		{"withheld removal", func(w *world) { w.push(nil); w.withheld = "100 of 100 jobs have vanished" }},
+		{"invalid definition", func(w *world) {
+			w.invalid = &repo.Invalid{Key: w.key, Errors: []*repo.Error{{File: "jobs/mnist.yaml", Line: 3, Message: "no"}}}
+		}},
+		{"invalid definition of a job that cannot be read", func(w *world) {
+			w.push(nil)
+			w.invalid = &repo.Invalid{Key: w.key, Errors: []*repo.Error{{Message: "no"}}}
+		}},
+		{"policy forbids the next run", func(w *world) { w.forbidden = "no" }},
+		{"executionType Create", func(w *world) { w.edit(func(j *repo.Job) { j.Hold = true }) }},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			w := pushed(t, func(j *repo.Job) { j.Roles[0].Retry.Limit = 1 })
+			w.settle()
+			w.start("main-0", "main-1")
+			w.settle()
+			row.change(w)
+			w.settle()
+			assert.Equal(t, repo.PhaseRunning, w.record.Phase)
+			assert.Len(t, w.live(), 2)
+			w.end("main-0", 1)
+			w.kill()
+			w.settle()
+			assert.Equal(t, "main-0/0/1", w.starts[2], "with its retries")
+			w.succeed()
+			assert.Equal(t, repo.Succeeded, w.record.Run.Outcome.Result)
+			assert.Len(t, w.starts, 3)
+		})
+	}
+}
+
+func TestDeadlineCountsWithoutSuspension(t *testing.T) {
+	w := pushed(t, func(j *repo.Job) { j.Deadline = time.Hour })
+	w.settle()
+	assert.Equal(t, day.Add(time.Hour), w.out.At)
+	w.sleep(30 * time.Minute)
+	w.edit(func(j *repo.Job) { j.Suspend = true })
+	w.settle()
+	assert.Zero(t, w.out.At)
+	w.sleep(5 * time.Hour)
+	w.edit(func(j *repo.Job) { j.Suspend = false })
+	w.settle()
+	assert.Equal(t, day.Add(6*time.Hour), w.out.At)
+	w.sleep(30*time.Minute - time.Second)
+	w.settle()
+	assert.Equal(t, repo.PhasePending, w.record.Phase)
+	w.sleep(time.Second)
+	w.settle()
+	assert.Equal(t, ReasonDeadline, w.record.Run.Outcome.Reason)
+	assert.Equal(t, repo.Permanent, w.record.Run.Outcome.Class)
+}
+
+func TestStartDeadline(t *testing.T) {
+	w := pushed(t, func(j *repo.Job) {
+		j.StartDeadline, j.Roles[0].Retry.Limit = 10*time.Minute, 1
+	})
+	w.settle()
+	w.start("main-1")
+	w.latest("main-0").Waiting = "ImagePullBackOff: no such image"
+	w.settle()
+	assert.Equal(t, day.Add(10*time.Minute), w.out.At)
+	assert.Contains(t, w.record.Message, "ImagePullBackOff")
+	w.wake()
+	require.Len(t, w.task("main-0").Attempts, 2)
+	a := w.task("main-0").Attempts[0]
+	assert.Equal(t, ReasonStartDeadline, a.Reason)
+	assert.Equal(t, repo.Failed, a.Result)
+	assert.Contains(t, a.Message, "ImagePullBackOff")
+	assert.Equal(t, repo.Retries{Total: 1, Accountable: 1}, w.task("main-0").Retries, "it counts as a failure")
+	w.wake()
+	assert.Equal(t, repo.PhaseFailed, w.record.Phase)
+	assert.Equal(t, ReasonStartDeadline, w.record.Run.Outcome.Reason)
+}
+
+func TestStartDeadlineOfAPodThatCannotBeCreated(t *testing.T) {
+	w := pushed(t, func(j *repo.Job) { j.StartDeadline = 10 * time.Minute })
+	for range 3 { // the backend takes nothing
+		w.decide()
+		for _, a := range w.out.Actions {
+			w.troubles[a.Pod] = "exceeded quota"
+		}
+	}
+	assert.Equal(t, "main-0: exceeded quota", w.record.Message)
+	for range 5 {
+		w.sleep(10 * time.Minute)
+		w.decide()
+	}
+	assert.Equal(t, repo.PhaseFailed, w.record.Phase)
+	assert.Len(t, w.task("main-0").Attempts, 1, "no attempt after attempt without a budget")
+}
+
+func TestProgressDeadline(t *testing.T) {
+	w := pushed(t, func(j *repo.Job) { j.ProgressDeadline, j.Retry.Limit = 20*time.Minute, 1 })
+	w.settle()
+	assert.Zero(t, w.out.At, "nothing runs yet")
+	w.sleep(time.Hour)
+	w.start("main-0", "main-1")
+	w.settle()
+	assert.Equal(t, w.now.Add(20*time.Minute), w.out.At, "from the start, if there was no output")
+	w.sleep(19 * time.Minute)
+	w.latest("main-1").OutputAt = w.now
+	w.settle()
+	assert.Equal(t, w.now.Add(20*time.Minute), w.out.At, "the output of any task is progress")
+	w.wake()
+	assert.Equal(t, int32(1), w.record.Run.Attempt)
+	assert.Equal(t, ReasonNoProgress, w.record.Attempts[0].Reason)
+	assert.Len(t, w.starts, 4, "the attempt failed, the run is tried again")
+	w.start("main-0", "main-1")
+	w.settle()
+	w.wake()
+	assert.Equal(t, repo.PhaseFailed, w.record.Phase)
+}
+
+func TestForceDelete(t *testing.T) {
+	after := 30 * time.Second
+	w := pushed(t, func(j *repo.Job) { j.Roles[0].ForceDeleteAfter = &after })
+	w.settle()
+	w.stubborn = true
+	w.edit(func(j *repo.Job) { j.Stop = true })
+	w.settle()
+	assert.Equal(t, w.now.Add(after), w.out.At)
+	w.sleep(after - time.Second)
+	w.settle()
+	assert.Len(t, w.live(), 2)
+	w.wake()
+	assert.Empty(t, w.live())
+	assert.Equal(t, repo.PhaseStopped, w.record.Phase)
+}
