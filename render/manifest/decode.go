@@ -29,6 +29,26 @@ type Options struct {
 type Alias struct {
 	Field string
 	Note  string // "the spelling used before August 2017"; "" says nothing
+	// Wrong makes it an error; it is read nevertheless, to find what else is wrong.
+	Wrong bool
+}
+
+// Written is the path of a field as the file spells its key.
+func (o *Object) Written(path, field string, opts Options) string {
+	var content any = o.built
+	for _, s := range steps(path) {
+		content, _ = below(content, s)
+	}
+	m, _ := content.(map[string]any)
+	if _, ok := m[field]; ok {
+		return Join(path, field)
+	}
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		if opts.Aliases[k].Field == field || opts.Fold && strings.EqualFold(k, field) {
+			return Join(path, k)
+		}
+	}
+	return Join(path, field)
 }
 
 // Decode reads the part of the object at path into a pointer to a struct. It
@@ -309,7 +329,10 @@ func (d *decoder) field(at, key string, known map[string]reflect.Type) (string, 
 		return key, true
 	}
 	if a, ok := d.opts.Aliases[key]; ok && known[a.Field] != nil {
-		if a.Note != "" {
+		switch {
+		case a.Wrong:
+			d.o.Errorf(at, "unknown field; did you mean %q?", a.Field)
+		case a.Note != "":
 			d.o.Warnf(at, "%s; read as %s", a.Note, a.Field)
 		}
 		return a.Field, true

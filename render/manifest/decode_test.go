@@ -127,7 +127,7 @@ func TestDecodeReadsWhatIsRight(t *testing.T) {
 
 func TestDecodeAsUpstreamDid(t *testing.T) {
 	text := "spec:\n  NAME: x\n  replica_x: 2\n  other: 1\n  template: {spec: {ActiveDeadlineSeconds: 60}}\n"
-	opts := Options{Lenient: true, Fold: true, Aliases: map[string]Alias{"replica_x": {"replicaX", "the spelling of old"}}}
+	opts := Options{Lenient: true, Fold: true, Aliases: map[string]Alias{"replica_x": {Field: "replicaX", Note: "the spelling of old"}}}
 	o := object(t, text, nil)
 	var got target
 	o.Decode("spec", &got, opts)

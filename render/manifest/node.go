@@ -3,6 +3,7 @@ package manifest
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -110,6 +111,8 @@ func describe(v any) string {
 		return "a list"
 	case map[string]any:
 		return "a map"
+	case time.Time:
+		return "a date"
 	}
 	return fmt.Sprintf("the number %v", v)
 }
