@@ -18,7 +18,7 @@ func gate(name, dir string) string {
 	return job(name, fmt.Sprintf("echo start >> %[1]s/%[2]s; until [ -e %[1]s/open ]; do sleep 0.05; done; echo end >> %[1]s/%[2]s", dir, name))
 }
 
-func read(t *testing.T, path string) string {
+func contents(t *testing.T, path string) string {
 	b, err := os.ReadFile(path)
 	if os.IsNotExist(err) {
 		return ""
@@ -33,17 +33,17 @@ func TestKillDaemon(t *testing.T) {
 	w.write("jobs/gate.yaml", gate("gate", dir))
 	w.push("a job")
 	d := w.start()
-	w.eventually("the job starts", func() bool { return read(t, dir+"/gate") == "start\n" })
+	w.eventually("the job starts", func() bool { return contents(t, dir+"/gate") == "start\n" })
 	w.eventually("its record says so", func() bool { return w.phase("default/gate") == repo.PhaseRunning })
 	d.kill()
 	require.NoError(t, os.WriteFile(dir+"/open", nil, 0o644))
-	w.eventually("the job ends without a daemon", func() bool { return read(t, dir+"/gate") == "start\nend\n" })
+	w.eventually("the job ends without a daemon", func() bool { return contents(t, dir+"/gate") == "start\nend\n" })
 	code, out := w.once()
 	require.Equal(t, 0, code, out)
 	rec, _ := w.record("default/gate")
 	require.Equal(t, repo.PhaseSucceeded, rec.Phase)
 	require.Len(t, rec.Roles[0].Tasks[0].Attempts, 1)
-	require.Equal(t, "start\nend\n", read(t, dir+"/gate"), "the task ran exactly once")
+	require.Equal(t, "start\nend\n", contents(t, dir+"/gate"), "the task ran exactly once")
 }
 
 // TestKillDaemonBeforeItsRecord: the run is adopted although Git never heard of it.
@@ -54,7 +54,7 @@ func TestKillDaemonBeforeItsRecord(t *testing.T) {
 	hook := filepath.Join(w.remote, "hooks", "pre-receive")
 	require.NoError(t, os.WriteFile(hook, []byte("#!/bin/sh\nexit 1\n"), 0o755))
 	d := w.start()
-	w.eventually("the job starts", func() bool { return read(t, dir+"/gate") == "start\n" })
+	w.eventually("the job starts", func() bool { return contents(t, dir+"/gate") == "start\n" })
 	d.kill()
 	require.Empty(t, w.tip(), "the remote took no record")
 	require.NoError(t, os.Remove(hook))
@@ -62,7 +62,7 @@ func TestKillDaemonBeforeItsRecord(t *testing.T) {
 	w.push("another definition meanwhile")
 	w.start()
 	require.NoError(t, os.WriteFile(dir+"/open", nil, 0o644))
-	w.eventually("both runs end", func() bool { return read(t, dir+"/gate") == "start\nend\nchanged\nend\n" })
+	w.eventually("both runs end", func() bool { return contents(t, dir+"/gate") == "start\nend\nchanged\nend\n" })
 	w.eventually("both are recorded", func() bool {
 		history, _ := w.tryGit(w.remote, "show", repo.StatusBranch+":default/default/gate/"+repo.HistoryFile)
 		return strings.Count(history, `"result":"Succeeded"`) == 2
@@ -78,7 +78,7 @@ func TestRemoteAway(t *testing.T) {
 	w.eventually("running", func() bool { return w.phase("default/gate") == repo.PhaseRunning })
 	require.NoError(t, os.Rename(w.remote, w.remote+".away"))
 	require.NoError(t, os.WriteFile(dir+"/open", nil, 0o644))
-	w.eventually("the job ends meanwhile", func() bool { return read(t, dir+"/gate") == "start\nend\n" })
+	w.eventually("the job ends meanwhile", func() bool { return contents(t, dir+"/gate") == "start\nend\n" })
 	require.NoError(t, os.Rename(w.remote+".away", w.remote))
 	w.eventually("its record arrives", func() bool { return w.phase("default/gate") == repo.PhaseSucceeded })
 }
@@ -127,7 +127,7 @@ func TestEmptiedRepository(t *testing.T) {
 	w.write("trainyard.yaml", "apiVersion: trainyard.dev/v1\nkind: Repository\nremoval: {confirm: \""+token+"\"}\n")
 	w.push("confirmed")
 	w.eventually("the job is stopped", func() bool { return w.phase("default/gate") == repo.PhaseRemoved })
-	require.Equal(t, "start\n", read(t, dir+"/gate"), "it did not come to its end")
+	require.Equal(t, "start\n", contents(t, dir+"/gate"), "it did not come to its end")
 }
 
 // TestSuspendResumeStop drives a running job by edits of its file.
@@ -146,7 +146,7 @@ func TestSuspendResumeStop(t *testing.T) {
 	w.eventually("suspended", func() bool { return w.phase("default/gate") == repo.PhaseSuspended })
 	edit("resume")
 	w.eventually("running again", func() bool { return w.phase("default/gate") == repo.PhaseRunning })
-	w.eventually("with a second start", func() bool { return read(t, dir+"/gate") == "start\nstart\n" })
+	w.eventually("with a second start", func() bool { return contents(t, dir+"/gate") == "start\nstart\n" })
 	edit("stop")
 	w.eventually("stopped", func() bool { return w.phase("default/gate") == repo.PhaseStopped })
 	rec, _ := w.record("default/gate")
@@ -196,7 +196,7 @@ func TestStops(t *testing.T) {
 		t.Fatal("the daemon did not end")
 	}
 	require.NoError(t, os.WriteFile(dir+"/open", nil, 0o644))
-	w.eventually("the job goes on", func() bool { return read(t, dir+"/gate") == "start\nend\n" })
+	w.eventually("the job goes on", func() bool { return contents(t, dir+"/gate") == "start\nend\n" })
 	code, out := w.once()
 	require.Equal(t, 0, code, out)
 }

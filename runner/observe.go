@@ -89,8 +89,9 @@ func (d *decision) see(job *repo.Job, role *repo.Role, r *repo.RoleRecord, a *re
 // outcome judges a pod that has ended.
 func (d *decision) outcome(job *repo.Job, role *repo.Role, a *repo.TaskAttemptRecord, p *Pod) (repo.Outcome, bool) {
 	// A pod that ended after somebody asked it to tells nothing by its exit
-	// code: many programs save their work on SIGTERM and exit with 0.
-	ended := !p.DeletedAt.IsZero() && !p.EndedAt.Before(p.DeletedAt)
+	// code: many programs save their work on SIGTERM and exit with 0. Backends
+	// tell ends in whole seconds, rounded down.
+	ended := !p.DeletedAt.IsZero() && !p.EndedAt.Before(p.DeletedAt.Truncate(time.Second))
 	switch {
 	case ended && a.Stop == ReasonStartDeadline:
 		return repo.Outcome{Result: repo.Failed, Class: repo.Unknown, Reason: a.Stop, Message: "did not start in time: " + p.Waiting}, false
