@@ -164,7 +164,6 @@ func readOverlay(r *reader, f formats, environment string) *overlay {
 			}
 		}
 		labelled := len(n.fields.Labels)+len(n.fields.CommonAnnotations) > 0
-		o.pods = o.pods || labelled
 		o.adds = o.adds || labelled || n.own > 0
 	}
 	return o

@@ -56,7 +56,7 @@ func (f formats) refuse(apiVersion, kind string) string {
 	if gvk.Group == "batch" || gvk.Group == "kubeflow.org" {
 		notYet = "is not taken yet"
 	}
-	return fmt.Sprintf("%s %s %s%s; jobs are of kind %s, and %s may stand beside them",
+	return fmt.Sprintf("%s %s %s%s (jobs are of kind %s; %s may stand beside them)",
 		apiVersion, kind, notYet, manifest.Nearest(kind, kinds...), strings.Join(kinds[:len(kinds)-len(objects)], ", "), strings.Join(kinds[len(kinds)-len(objects):], ", "))
 }
 

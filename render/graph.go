@@ -102,9 +102,6 @@ func (g *graph) directory(dir string, component bool, from reference) *node {
 	}
 	before := len(g.problems)
 	g.decode(n)
-	if len(g.problems) > before {
-		return nil
-	}
 	g.references(n)
 	n.sum()
 	if n.builds > maxBuilds || n.objects > maxObjects || n.work > maxWork {
@@ -127,6 +124,9 @@ func (g *graph) asked(n *node, component bool, from reference) *node {
 		} else {
 			g.at(from, "%q is no Component, but a Kustomization: name it under resources", n.dir)
 		}
+		return nil
+	case !component && is && from.doc == nil:
+		g.add(n.doc.Errorf("kind", "a Component is no unit of its own; another kustomization names it under components"))
 		return nil
 	case !component && is:
 		g.at(from, "%q is a Component: name it under components", n.dir)

@@ -36,11 +36,7 @@ var refusedFields = map[string]string{
 // decode checks the fields of a kustomization and brings it into the form that
 // kustomize is given: only fields that are understood, patches inline.
 func (g *graph) decode(n *node) {
-	before := len(g.problems)
 	g.fields(n.doc, &n.fields, refusedFields)
-	if len(g.problems) > before {
-		return
-	}
 	k := &n.fields
 	g.header(n)
 	// What only the top of a build may say, and we say it there.

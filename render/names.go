@@ -74,8 +74,8 @@ func (r *rendering) guess(u unit) named {
 var (
 	marker       = regexp.MustCompile(`(?m)^---.*$`)
 	metadataName = regexp.MustCompile(`(?m)^"?metadata"?:[^\n]*\n(?:[ \t]+[^\n]*\n|[ \t]*\n|[ \t]*#[^\n]*\n)*?[ \t]+"?name"?:[ \t]*["']?([a-z0-9-]+)["']?[ \t,]*(?:#[^\n]*)?\r?$`)
-	metadataFlow = regexp.MustCompile(`"?metadata"?:\s*\{[^{}]*?"?\bname"?:\s*["']?([a-z0-9-]+)`)
-	namespaceKey = regexp.MustCompile(`(?m)^[ \t]+"?namespace"?:[ \t]*["']?([a-z0-9-]+)`)
+	metadataFlow = regexp.MustCompile(`"?metadata"?:[ \t]*\{[^\n]*?"?\bname"?:[ \t]*["']?([a-z0-9-]+)`)
+	namespaceKey = regexp.MustCompile(`(?m)^(?:[ \t]+|"?metadata"?:[ \t]*\{[^\n]*?)"?\bnamespace"?:[ \t]*["']?([a-z0-9-]+)`)
 )
 
 // scan finds the names of jobs in a file that is no good YAML.

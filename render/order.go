@@ -19,17 +19,24 @@ func restoreOrder(object map[string]any, source *manifest.Document, f *manifest.
 	if err != nil {
 		return
 	}
+	by := sorter{"name"}
+	for _, key := range f.MergeKeys {
+		by = append(by, key)
+	}
 	for path, key := range f.MergeKeys {
-		reorder(object, was, strings.Split(path, "."), key)
+		by.reorder(object, was, strings.Split(path, "."), key)
 	}
 	for _, template := range f.Templates {
-		reorder(object, was, strings.Split(template+".spec.containers", "."), "name")
+		by.reorder(object, was, strings.Split(template+".spec.containers", "."), "name")
 	}
 }
 
+// sorter are the keys by which items of lists are told apart.
+type sorter []string
+
 // reorder goes down a path like spec.roles[*].template in two values at once.
 // Items of lists on the way belong together when they have the same name.
-func reorder(is, was any, path []string, key string) {
+func (by sorter) reorder(is, was any, path []string, key string) {
 	a, _ := is.(map[string]any)
 	b, _ := was.(map[string]any)
 	if a == nil || b == nil {
@@ -37,7 +44,7 @@ func reorder(is, was any, path []string, key string) {
 	}
 	name, each := strings.CutSuffix(path[0], "[*]")
 	if !each && len(path) > 1 {
-		reorder(a[name], b[name], path[1:], key)
+		by.reorder(a[name], b[name], path[1:], key)
 		return
 	}
 	now, _ := a[name].([]any)
@@ -47,15 +54,15 @@ func reorder(is, was any, path []string, key string) {
 		return
 	}
 	for i, item := range now {
-		if same := counterpart(item, before, i); same != nil {
-			reorder(item, same, path[1:], key)
+		if same := by.counterpart(item, before, i); same != nil {
+			by.reorder(item, same, path[1:], key)
 		}
 	}
 }
 
 // counterpart is the item of the list that has the same name, or the same place.
-func counterpart(item any, list []any, place int) any {
-	for _, key := range []string{"name", "tfReplicaType", "jobRole"} {
+func (by sorter) counterpart(item any, list []any, place int) any {
+	for _, key := range by {
 		value := keyOf(item, key)
 		if value == "" {
 			continue

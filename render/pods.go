@@ -140,7 +140,7 @@ func takePod(role *repo.Role, before []byte, after map[string]any) (change json.
 	if err := errors.Join(json.Unmarshal(before, &was), json.Unmarshal(before, &old)); err != nil {
 		return nil, nil, err
 	}
-	reorder(after, old, []string{"spec", "containers"}, "name")
+	sorter{"name"}.reorder(after, old, []string{"spec", "containers"}, "name")
 	o := manifest.NewObject(after, nil, repo.Settings{})
 	o.Decode("", &is, manifest.Options{})
 	for _, e := range o.Problems() {

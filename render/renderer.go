@@ -85,6 +85,12 @@ func unitsAt(v *view, name string) ([]unit, []*repo.Error) {
 	if k == absent {
 		return nil, []*repo.Error{{File: name, Message: "no such file or directory"}}
 	}
+	switch {
+	case name == "." && look.kind(repo.JobsDir) == directory:
+		name = repo.JobsDir
+	case name == repo.SettingsFile, inside(repo.OverlaysDir, name):
+		return nil, nil // checked with every render
+	}
 	top := ""
 	for d := name; d != "." && d != "/" && d != repo.JobsDir; d = path.Dir(d) {
 		for _, f := range kustomizationFiles {

@@ -13,7 +13,7 @@ var (
 	quotedDirectory = regexp.MustCompile(`accumulateDirectory: ("(?:[^"\\]|\\.)*")`)
 	recursed        = regexp.MustCompile(`recursed (?:accumulation of|merging from) path '/?([^']*)': `)
 	noMatch         = regexp.MustCompile(`no matches for Id ([^;\s]+)`)
-	twice           = regexp.MustCompile(`(?:may not add resource with an already registered id|found multiple possible [a-z ]*): ([^\s/]+)/(\S+?)\.?(?:\[noNs\]|\.[a-z0-9-]+)?(?:\s|$)`)
+	twice           = regexp.MustCompile(`(?:may not add resource with an already registered id|found multiple possible [a-z ]*): ([^\s/]+)/([^\s."']+)`)
 	jsonPatchFails  = regexp.MustCompile(`(add|replace|remove|test|copy|move) operation does not apply: (.*)`)
 	pointerIn       = regexp.MustCompile(`(?:path|key):? "?(/[^"\s:]*)`)
 	copyLimit       = regexp.MustCompile(`Unable to complete the copy`)

@@ -124,7 +124,7 @@ func (b *unitBuild) file() {
 		}
 		served := strings.Join(append([]string{jobs[n]}, others...), "---\n")
 		b.graph.served[b.unit.path] = []byte(served)
-		b.build(b.unit.path, []*manifest.Document{docs[i]}, len(others) > 0)
+		b.build(b.unit.path, []*manifest.Document{docs[i]}, docs[i], len(others) > 0)
 	}
 }
 
@@ -164,7 +164,7 @@ func (b *unitBuild) directory() {
 		b.allInvalid(docs, append(errs, b.blocked...))
 		return
 	}
-	b.build(base, docs, true)
+	b.build(base, docs, b.top.doc, true)
 }
 
 // jobDocuments are the documents of jobs that a unit's build reads, in order.
@@ -194,13 +194,11 @@ func (b *unitBuild) allInvalid(docs []*manifest.Document, errs []*repo.Error) {
 	}
 }
 
-// build runs the unit through kustomize and reads what comes out.
-func (b *unitBuild) build(from string, docs []*manifest.Document, others bool) {
+// build runs the jobs of docs through kustomize and reads what comes out. What
+// is not known to be elsewhere is a problem of the document at.
+func (b *unitBuild) build(from string, docs []*manifest.Document, at *manifest.Document, others bool) {
 	p := plan{resources: []string{relative(".", from)}, overlay: b.overlay, served: b.graph.served, sources: b.graph.sources}
-	fallback := &repo.Error{File: b.unit.path}
-	if len(docs) > 0 {
-		fallback = docs[0].Errorf("", "")
-	}
+	fallback := at.Errorf("", "")
 	var err error
 	if others || b.overlay.adds {
 		p.configuration, err = b.formats.configuration(kinds(b.graph.sources))
