@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // daemonMain is a daemon that creates one pod and then waits to be killed.
@@ -48,6 +49,65 @@ func TestDaemonKilledAndPodAdopted(t *testing.T) {
 	until(t, b, "survivor", corev1.PodSucceeded)
 	assert.Equal(t, []string{"started", "finished"}, lines(out))
 	assert.Equal(t, shim, shimOf(t, b, "survivor"), "no second shim")
+}
+
+const stormPods = 12
+
+// stormMain is a daemon that creates pods and deletes every third, as one that
+// starts again would.
+func stormMain(dir string) {
+	b, err := New(dir, "test", Options{})
+	for i := 0; err == nil && i < stormPods; i++ {
+		name := fmt.Sprintf("storm-%02d", i)
+		err = b.Create(context.Background(), testPod(name, "echo x >> "+filepath.Join(dir, name)+"; sleep 0.05"))
+		if apierrors.IsAlreadyExists(err) {
+			err = nil
+		}
+		if err == nil && i%3 == 0 {
+			err = b.Delete(context.Background(), "ns", name, "", nil)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	select {}
+}
+
+// The daemon is killed again and again, at whatever it is doing.
+func TestDaemonKilledAtAnyTime(t *testing.T) {
+	dir := stateDir(t)
+	for round := range 25 {
+		daemon := exec.Command(os.Args[0], "storm", dir)
+		daemon.Stderr = os.Stderr
+		require.NoError(t, daemon.Start())
+		// From before it has begun to when it has nothing left to do.
+		kill := time.After(time.Duration(8+4*round) * time.Millisecond)
+		<-kill
+		require.NoError(t, daemon.Process.Kill())
+		_ = daemon.Wait()
+	}
+	b := open(t, dir)
+	for i := range stormPods {
+		name := fmt.Sprintf("storm-%02d", i)
+		pod := testPod(name, "echo x >> "+filepath.Join(dir, name))
+		if err := b.Create(context.Background(), pod); err != nil {
+			require.True(t, apierrors.IsAlreadyExists(err), err)
+		}
+		eventually(t, name+" has ended", func() bool {
+			p := get(t, b, name)
+			return p != nil && (p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed)
+		})
+		started := lines(filepath.Join(dir, name))
+		assert.LessOrEqual(t, len(started), 1, "%s was started twice", name)
+		if p := get(t, b, name); p.Status.Phase == corev1.PodSucceeded || i%3 != 0 {
+			assert.Len(t, started, 1, "%s: %s", name, p.Status.Reason)
+			assert.Equal(t, corev1.PodSucceeded, p.Status.Phase)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "pods", "ns", ".*"))
+	require.NoError(t, err)
+	assert.LessOrEqual(t, len(left), 25)
 }
 
 // A daemon may die at any step of a start; what it left is what the next finds.

@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "daemon" {
 		daemonMain(os.Args[2])
 	}
+	if len(os.Args) == 3 && os.Args[1] == "storm" {
+		stormMain(os.Args[2])
+	}
 	goleak.VerifyTestMain(m)
 }
 
