@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -199,22 +200,29 @@ type lines struct {
 	w  io.Writer
 }
 
+// copy writes a log as it is, or with a prefix line by line; a line longer than
+// the buffer becomes several.
 func (l *lines) copy(prefix string, from io.Reader) error {
+	if prefix == "" {
+		_, err := io.Copy(l.w, from)
+		return err
+	}
 	in := bufio.NewReaderSize(from, 64<<10)
 	for {
-		line, err := in.ReadSlice('\n') // a line longer than the buffer comes in pieces
+		line, err := in.ReadSlice('\n')
 		if len(line) > 0 {
 			l.mu.Lock()
-			_, werr := fmt.Fprintf(l.w, "%s%s", prefix, line)
+			_, werr := fmt.Fprintf(l.w, "%s%s\n", prefix, bytes.TrimSuffix(line, []byte("\n")))
 			l.mu.Unlock()
 			if werr != nil {
 				return werr
 			}
 		}
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
+		switch {
+		case err == nil || errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF):
+			return nil
+		default:
 			return err
 		}
 	}

@@ -23,7 +23,7 @@ backend gives the real ones when the run starts. Problems go to standard error;
 with an error among them the exit code is 1.`,
 		Example: "  trainyard render jobs/mnist.yaml\n  trainyard render --env prod -o json | jq '.items[].metadata.name'",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return render(cmd.Context(), sys, p, args, environment, output)
+			return printPods(cmd.Context(), sys, p, args, environment, output)
 		},
 	}
 	cmd.Flags().StringVar(&environment, "env", repo.DefaultEnvironment, "the environment")
@@ -31,7 +31,7 @@ with an error among them the exit code is 1.`,
 	return cmd
 }
 
-func render(ctx context.Context, sys system, p parts, args []string, environment, output string) error {
+func printPods(ctx context.Context, sys system, p parts, args []string, environment, output string) error {
 	tree, err := findTree(sys, args)
 	if err != nil {
 		return err
