@@ -108,6 +108,10 @@ func (r *reader) retry(at string, p retry) repo.Retry {
 }
 
 func (r *reader) roles(job *repo.Job, roles []taskRole) {
+	if len(roles) > manifest.MaxRoles {
+		r.o.Errorf("spec.taskRoles", "%d task roles are too many; %d are the most", len(roles), manifest.MaxRoles)
+		return
+	}
 	total, seen := int32(0), map[string]bool{}
 	for i := range roles {
 		at := manifest.Item("spec.taskRoles", i)

@@ -130,6 +130,10 @@ func plainTag(n *yaml.Node) bool {
 }
 
 func (c *checker) mapping(n *yaml.Node, path string) {
+	if len(n.Content)/2 > MaxKeys {
+		c.p.add(n.Line, n.Column, path, "a map of %d keys is too large; %d are the most", len(n.Content)/2, MaxKeys)
+		return
+	}
 	seen := make(map[string]int, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]

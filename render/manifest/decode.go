@@ -63,7 +63,7 @@ func (o *Object) Decode(path string, into any, opts Options) {
 		}
 		content = next
 	}
-	d := decoder{o: o, opts: opts, fields: map[reflect.Type]map[string]reflect.Type{}}
+	d := decoder{o: o, opts: opts, lookups: maxLookups, fields: map[reflect.Type]map[string]reflect.Type{}}
 	good, ok := d.value(path, content, reflect.TypeOf(into).Elem())
 	if !ok {
 		return
@@ -91,10 +91,15 @@ func (o *Object) Keys(opts Options, known ...string) {
 // decoder compares a built value with the Go type that it is for, and returns
 // a copy that json.Unmarshal takes without an error.
 type decoder struct {
-	o      *Object
-	opts   Options
-	fields map[reflect.Type]map[string]reflect.Type
+	o    *Object
+	opts Options
+	// lookups into the source that are left: each costs as much as the maps
+	// above the value are long.
+	lookups int
+	fields  map[reflect.Type]map[string]reflect.Type
 }
+
+const maxLookups = 1000
 
 var (
 	quantityType    = reflect.TypeFor[resource.Quantity]()
@@ -146,6 +151,9 @@ func (d *decoder) value(path string, v any, t reflect.Type) (good any, ok bool) 
 }
 
 func (d *decoder) wrong(path string, v any, want string) (any, bool) {
+	if d.o.full() {
+		return nil, false
+	}
 	hint := ""
 	if _, isText := v.(string); !isText && (want == "text" || want == "a number or text") {
 		if hint = quoteHint(d.o.node(path)); hint == "" {
@@ -194,7 +202,8 @@ func (d *decoder) text(path string, v any, want string) (any, bool) {
 	if !ok {
 		return d.wrong(path, v, want)
 	}
-	if isOldBool(s) {
+	if isOldBool(s) && d.lookups > 0 {
+		d.lookups--
 		if n := d.o.node(path); n != nil && n.Value == s && isPlain(n) {
 			d.o.wrong(path, "want %s%s", want, quoteHint(n))
 			return nil, false
@@ -204,7 +213,8 @@ func (d *decoder) text(path string, v any, want string) (any, bool) {
 }
 
 func (d *decoder) boolean(path string, v any) (any, bool) {
-	if s, ok := v.(string); ok && isOldBool(s) {
+	if s, ok := v.(string); ok && isOldBool(s) && d.lookups > 0 {
+		d.lookups--
 		if n := d.o.node(path); n != nil && isPlain(n) {
 			return oldBool(s), true // kubectl reads it so
 		}
@@ -338,7 +348,7 @@ func (d *decoder) field(at, key string, known map[string]reflect.Type) (string, 
 		return a.Field, true
 	}
 	if d.opts.Fold {
-		for _, f := range slices.Sorted(maps.Keys(known)) {
+		for f := range known { // no two of them differ by case alone
 			if strings.EqualFold(f, key) {
 				d.o.Warnf(at, "written %q; read as %q", key, f)
 				return f, true

@@ -2,7 +2,10 @@ package manifest
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -260,5 +263,64 @@ func TestCheckTemplate(t *testing.T) {
 			}
 			assert.Contains(t, lines(o.Problems()), tt.want)
 		})
+	}
+}
+
+// TestHostileObjectsCostLittle reads files that make a naive reader quadratic.
+// Each takes milliseconds; the deadline is for slow machines.
+func TestHostileObjectsCostLittle(t *testing.T) {
+	repeat := func(format string) string {
+		var b strings.Builder
+		for i := range MaxKeys - 10 {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
+	for name, text := range map[string]string{
+		"wrong types": "spec:\n  text:\n" + repeat("    k%d: 1\n"), "unknown fields": "spec:\n" + repeat("  k%d: 1\n"),
+		"old booleans": "spec:\n  text:\n" + repeat("    k%d: \"y\"\n"), "mounts": "spec:\n  template:\n    spec:\n      containers:\n      - name: a\n        volumeMounts:\n" + repeat("        - {name: v%d}\n"),
+		"wrong items": "spec:\n  list:\n" + repeat("  - {a: %d}\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			o := object(t, text, nil)
+			var got target
+			o.Decode("spec", &got, Options{})
+			CheckTemplate(o, "spec.template", &got.Template)
+			assert.LessOrEqual(t, len(o.Problems()), 2*maxProblems)
+			assert.True(t, o.Failed())
+			assert.Less(t, time.Since(start), 5*time.Second)
+		})
+	}
+}
+
+// TestWarningsNeverHideAnError guards against a file that is accepted because
+// its warnings left no place for its error.
+func TestWarningsNeverHideAnError(t *testing.T) {
+	o := NewObject(nil, nil, repo.Settings{})
+	for i := range 3 * maxProblems {
+		o.Warnf(fmt.Sprint(i), "look")
+	}
+	o.Errorf("x", "wrong")
+	assert.True(t, o.Failed())
+	errs, warnings := repo.Split(o.Problems())
+	assert.Len(t, errs, 1)
+	assert.Len(t, warnings, maxProblems)
+}
+
+func BenchmarkRead(b *testing.B) {
+	text := []byte("apiVersion: a/v1\nkind: K\nmetadata: {name: x}\nspec:\n  template:\n    spec:\n      containers:\n      - {name: a, image: b, command: [c], env: [{name: A, value: b}], resources: {limits: {cpu: 1}}}\n")
+	for b.Loop() {
+		docs, _ := Parse("f.yaml", text)
+		var built map[string]any
+		if docs[0].Root.Decode(&built) != nil {
+			b.Fatal("not read")
+		}
+		o := NewObject(built, docs[0], repo.Settings{})
+		var got target
+		o.Decode("spec", &got, Options{})
+		if o.Failed() {
+			b.Fatal(o.Problems())
+		}
 	}
 }

@@ -75,6 +75,7 @@ func (o *Object) metadata(meta *metav1.ObjectMeta, opts Options) {
 	d := Object{built: map[string]any{"metadata": kept}, source: o.source}
 	d.Decode("metadata", meta, opts)
 	o.problems, o.unread = append(o.problems, d.problems...), append(o.unread, d.unread...)
+	o.errors += d.errors
 }
 
 // names checks that the job's names can become labels and host names.

@@ -35,6 +35,7 @@ type Object struct {
 	source   *Document
 	settings repo.Settings
 	problems []*repo.Error
+	errors   int // of problems; the rest are warnings
 	// unread are fields whose value had the wrong type. Nothing more is said of
 	// them: that they are missing, for one, would be wrong.
 	unread []string
@@ -54,11 +55,20 @@ func (o *Object) Settings() repo.Settings { return o.settings }
 // wrong reports a field that has the wrong type.
 func (o *Object) wrong(field, format string, args ...any) {
 	o.Errorf(field, format, args...)
-	o.unread = append(o.unread, field)
+	if !o.full() {
+		o.unread = append(o.unread, field)
+	}
 }
+
+// full says that no further error is kept: there are enough to begin with, and
+// a hostile file must not make more work than that.
+func (o *Object) full() bool { return o.errors >= maxProblems }
 
 // Errorf reports a problem with a field.
 func (o *Object) Errorf(field, format string, args ...any) {
+	if o.full() {
+		return
+	}
 	for _, u := range o.unread {
 		if rest, ok := strings.CutPrefix(field, u); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
 			return
@@ -76,18 +86,14 @@ func (o *Object) Warnf(field, format string, args ...any) {
 func (o *Object) Problems() []*repo.Error { return repo.SortErrors(o.problems) }
 
 // Failed says whether an error, and not only warnings, was reported.
-func (o *Object) Failed() bool {
-	for _, e := range o.problems {
-		if !e.Warning {
-			return true
-		}
-	}
-	return false
-}
+func (o *Object) Failed() bool { return o.errors > 0 }
 
 func (o *Object) report(warning bool, field, message string) {
-	if len(o.problems) >= maxProblems {
+	if warning && len(o.problems)-o.errors >= maxProblems {
 		return
+	}
+	if !warning {
+		o.errors++
 	}
 	e := &repo.Error{Field: field, Message: message, Warning: warning}
 	if o.source != nil {

@@ -20,6 +20,8 @@ const (
 	MaxBytes     = 1 << 20
 	MaxDocuments = 1000
 	MaxDepth     = 100
+	// MaxKeys bounds one map: the YAML library compares each key with each other.
+	MaxKeys = 4000
 	// MaxAliased bounds the nodes, and MaxBytes the bytes, that aliases stand
 	// for once they are written out.
 	MaxAliased  = 10000

@@ -116,6 +116,7 @@ func TestParseIsBounded(t *testing.T) {
 		"empty documents": strings.Repeat("---\n", 100000), "brackets": strings.Repeat("[", 20000), "braces": strings.Repeat("{a: ", 20000),
 		"dashes": strings.Repeat("- ", 20000), "question marks": strings.Repeat("? ", 20000), "closed": strings.Repeat("[", 9000) + strings.Repeat("]", 9000),
 		"bomb": bomb, "text by alias": long, "depth by alias": chain,
+		"keys": "{" + strings.Repeat("a: b, ", MaxKeys+1) + "}",
 	} {
 		t.Run(name, func(t *testing.T) {
 			docs, errs := Parse("f.yaml", []byte(in))

@@ -14,6 +14,15 @@ import (
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
+// Limits of a job. Nothing real comes near them, and without them a small file
+// could ask for much: each volume is mounted into each container, each role's
+// tasks are told of each role.
+const (
+	MaxRoles      = 100
+	MaxContainers = 100
+	MaxVolumes    = 200
+)
+
 // CheckTemplate reports what no backend could run in a role's pod template,
 // and drops metadata that a template has no use for. It looks only at what
 // people get wrong; an API server looks at the rest.
@@ -26,6 +35,10 @@ func CheckTemplate(o *Object, path string, t *corev1.PodTemplateSpec) {
 	}
 	c := podChecker{o: o, spec: &t.Spec, mounted: map[string]bool{}}
 	path += ".spec"
+	if n := len(t.Spec.Containers) + len(t.Spec.InitContainers); n > MaxContainers || len(t.Spec.Volumes) > MaxVolumes {
+		o.Errorf(path, "a pod of %d containers and %d volumes is too large; %d and %d are the most", n, len(t.Spec.Volumes), MaxContainers, MaxVolumes)
+		return
+	}
 	if len(t.Spec.Containers) == 0 {
 		o.Errorf(path+".containers", "at least one container is required")
 	}
@@ -127,7 +140,9 @@ func (c *podChecker) mounts(path string, k *corev1.Container) {
 		case m.Name == "":
 			c.o.Errorf(at+".name", "required")
 		case !c.declared(m.Name):
-			c.o.Errorf(at+".name", "the pod declares no volume %q%s", m.Name, Nearest(m.Name, c.volumeNames()...))
+			if !c.o.full() {
+				c.o.Errorf(at+".name", "the pod declares no volume %q%s", m.Name, Nearest(m.Name, c.volumeNames()...))
+			}
 		}
 		c.mounted[m.Name] = true
 		switch {

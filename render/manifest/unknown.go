@@ -10,6 +10,9 @@ import (
 
 // unknown reports a key that means nothing where it stands.
 func (d *decoder) unknown(path, key string, known []string, in map[string]any, t reflect.Type) {
+	if d.o.full() {
+		return
+	}
 	near := nearest(key, known)
 	hint := ""
 	if near != "" {

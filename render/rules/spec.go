@@ -71,10 +71,17 @@ func (c Codes) MarshalJSON() ([]byte, error) {
 }
 
 // maxPattern bounds an RE2 expression: its cost grows with its length.
-const maxPattern = 1000
+const (
+	maxPattern = 1000
+	maxRules   = 100
+)
 
 // Read checks rules and turns them into those of a job.
 func Read(o *manifest.Object, path string, specs []Spec) []repo.FailureRule {
+	if len(specs) > maxRules {
+		o.Errorf(path, "%d rules are too many; %d are the most", len(specs), maxRules)
+		return nil
+	}
 	out := make([]repo.FailureRule, 0, len(specs))
 	for i := range specs {
 		s, at := &specs[i], manifest.Item(path, i)

@@ -120,6 +120,10 @@ func gpus(o *manifest.Object, at string, g *GPUs, t *corev1.PodTemplateSpec) {
 
 // volumes are mounted into every container of the pod.
 func volumes(o *manifest.Object, at string, volumes []Volume, t *corev1.PodTemplateSpec) {
+	if len(volumes) > manifest.MaxVolumes || len(t.Spec.Containers)+len(t.Spec.InitContainers) > manifest.MaxContainers {
+		o.Errorf(at, "%d volumes for %d containers are too many", len(volumes), len(t.Spec.Containers)+len(t.Spec.InitContainers))
+		return
+	}
 	for i := range volumes {
 		v, here := &volumes[i], manifest.Item(at, i)
 		if v.MountPath == "" {

@@ -172,6 +172,10 @@ func roles(o *manifest.Object, job *repo.Job, spec *Spec) {
 		o.Errorf("spec.roles", "at least one role is required")
 		return
 	}
+	if len(spec.Roles) > manifest.MaxRoles {
+		o.Errorf("spec.roles", "%d roles are too many; %d are the most", len(spec.Roles), manifest.MaxRoles)
+		return
+	}
 	if !working {
 		o.Errorf("spec.roles", "every role is a daemon: none could end the run")
 		return
