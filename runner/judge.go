@@ -51,6 +51,16 @@ type ended struct {
 	last *repo.TaskAttemptRecord
 }
 
+// at is when it ended, to the second. A pod that was asked to end comes after
+// what else ended within the second: that may be why it was asked, by a daemon
+// that was killed before its record was pushed.
+func (e *ended) at() time.Time {
+	if e.last.Outcome != nil && e.last.Reason == ReasonPodDeleted {
+		return e.last.FinishedAt.Add(time.Second)
+	}
+	return e.last.FinishedAt.Time
+}
+
 // counted are the tasks of a role that have ended for good and count for its
 // rules, each list in the order of their ends.
 func (d *decision) counted(role *repo.Role) (failed, succeeded []ended) {
@@ -64,7 +74,7 @@ func (d *decision) counted(role *repo.Role) (failed, succeeded []ended) {
 			succeeded = append(succeeded, ended{t, last(t)})
 		}
 	})
-	order := func(a, b ended) int { return a.last.FinishedAt.Compare(b.last.FinishedAt.Time) }
+	order := func(a, b ended) int { return a.at().Compare(b.at()) }
 	slices.SortStableFunc(failed, order)
 	slices.SortStableFunc(succeeded, order)
 	return failed, succeeded
@@ -86,7 +96,7 @@ func (d *decision) minFailed(role *repo.Role, failed []ended) *verdict {
 	if n > 1 {
 		o.Message = cut(fmt.Sprintf("%d tasks of role %s have failed, the last: %s", n, role.Name, o.Message))
 	}
-	return &verdict{e.last.FinishedAt.Time, o}
+	return &verdict{e.at(), o}
 }
 
 func (d *decision) minSucceeded(role *repo.Role, succeeded []ended) *verdict {
@@ -95,7 +105,7 @@ func (d *decision) minSucceeded(role *repo.Role, succeeded []ended) *verdict {
 		return nil
 	}
 	e := succeeded[n-1]
-	return &verdict{e.last.FinishedAt.Time, repo.Outcome{
+	return &verdict{e.at(), repo.Outcome{
 		Result: repo.Succeeded, Reason: ReasonCompleted, Task: e.task.Name,
 		Message: fmt.Sprintf("%d of %d tasks of role %s succeeded", n, role.Replicas, role.Name),
 	}}
@@ -144,7 +154,7 @@ func (d *decision) allEnded() *verdict {
 		counted += want
 		for _, list := range [][]ended{failed, succeeded} {
 			for j := range list {
-				if latest == nil || list[j].last.FinishedAt.After(latest.last.FinishedAt.Time) {
+				if latest == nil || list[j].at().After(latest.at()) {
 					latest = &list[j]
 				}
 			}
@@ -157,12 +167,12 @@ func (d *decision) allEnded() *verdict {
 	case latest == nil:
 		return nil // a job of no tasks, or of daemons alone, does not end by itself
 	case any || lastFailed == nil:
-		return &verdict{latest.last.FinishedAt.Time, repo.Outcome{
+		return &verdict{latest.at(), repo.Outcome{
 			Result: repo.Succeeded, Reason: ReasonCompleted, Task: latest.task.Name,
 			Message: fmt.Sprintf("all %d tasks have ended, and no completion rule was reached", counted),
 		}}
 	}
 	o := *lastFailed.last.Outcome
 	o.Task, o.Message = lastFailed.task.Name, cut("too few tasks succeeded, and none is left: "+o.Message)
-	return &verdict{latest.last.FinishedAt.Time, o}
+	return &verdict{latest.at(), o}
 }

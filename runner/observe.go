@@ -28,7 +28,7 @@ func (d *decision) observe(job *repo.Job) (moved bool) {
 		if p := pods[a.Pod]; p != nil {
 			moved = d.see(job, role, r, a, p) || moved
 		} else {
-			moved = d.miss(a) || moved
+			moved = d.miss(a, d.attemptOf(r, t, a.Attempt)) || moved
 		}
 		if a.Outcome == nil && a.StartedAt != nil {
 			t.Phase = repo.TaskRunning
@@ -97,6 +97,8 @@ func (d *decision) outcome(job *repo.Job, role *repo.Role, a *repo.TaskAttemptRe
 		return repo.Outcome{Result: repo.Failed, Class: repo.Unknown, Reason: a.Stop, Message: "did not start in time: " + p.Waiting}, false
 	case ended && a.Stop != "":
 		return repo.Outcome{Result: repo.Stopped, Reason: a.Stop, ExitCode: exitCode(role.MainContainer, p)}, false
+	case ended && d.in.Job != nil && d.in.Invalid == nil && d.in.Job.Suspend: // asked by a daemon that was killed before its record was pushed
+		return repo.Outcome{Result: repo.Stopped, Reason: ReasonSuspended, ExitCode: exitCode(role.MainContainer, p)}, false
 	case p.State == PodSucceeded && !ended:
 		zero := int32(0)
 		return repo.Outcome{Result: repo.Succeeded, Reason: ReasonCompleted, ExitCode: &zero}, false
@@ -121,14 +123,14 @@ func exitCode(main string, p *Pod) *int32 {
 }
 
 // miss judges a live task attempt that has no pod.
-func (d *decision) miss(a *repo.TaskAttemptRecord) bool {
+func (d *decision) miss(a *repo.TaskAttemptRecord, id repo.TaskAttempt) bool {
 	var o repo.Outcome
 	switch why := d.in.Refused[a.Pod]; {
 	case why != "":
 		o = repo.Outcome{Result: repo.Failed, Class: repo.Permanent, Reason: ReasonPodRefused, Message: cut(why)}
 	case a.Stop == ReasonStartDeadline:
 		o = repo.Outcome{Result: repo.Failed, Class: repo.Unknown, Reason: a.Stop, Message: "did not start in time: " + cmp.Or(d.in.Troubles[a.Pod], a.Waiting)}
-	case a.UID != "" && a.Stop == "":
+	case (a.UID != "" || d.overtaken(id)) && a.Stop == "":
 		o = repo.Outcome{Result: repo.Failed, Class: repo.Transient, Free: true, Reason: ReasonPodLost, Message: "the pod is gone, and nobody knows how it ended"}
 	case a.UID != "":
 		o = repo.Outcome{Result: repo.Stopped, Reason: a.Stop}
@@ -140,6 +142,14 @@ func (d *decision) miss(a *repo.TaskAttemptRecord) bool {
 	}
 	a.Outcome, a.FinishedAt, a.Waiting = &o, stamp(d.now), ""
 	return true
+}
+
+// overtaken says whether a later attempt of the task has a pod: this one had
+// one, too, before the record of it was lost.
+func (d *decision) overtaken(id repo.TaskAttempt) bool {
+	return slices.ContainsFunc(d.in.Pods, func(p Pod) bool {
+		return p.Run == d.rec.Run.ID && p.Attempt.Task == id.Task && p.Attempt.RunAttempt == id.RunAttempt && p.Attempt.Attempt > id.Attempt
+	})
 }
 
 // finish gives a task attempt its outcome, once.

@@ -187,9 +187,11 @@ func setReplicas(job, from *repo.Job) {
 // loseDefinition ends a run that nobody can continue: the backend's state is
 // gone, and the repository has moved on. Only its pods, if any, remain to be ended.
 func (d *decision) loseDefinition() bool {
-	d.rec.Run.Ending = &repo.Outcome{
-		Result: repo.Failed, Class: repo.Transient, Free: true, Reason: ReasonDefinitionLost,
-		Message: "the backend no longer has the definition of this run, and the repository has another one by now",
+	if d.rec.Run.Ending == nil {
+		d.rec.Run.Ending = &repo.Outcome{
+			Result: repo.Failed, Class: repo.Transient, Free: true, Reason: ReasonDefinitionLost,
+			Message: "the backend no longer has the definition of this run, and the repository has another one by now",
+		}
 	}
 	d.rec.Run.Stopping, d.rec.Run.RetryAt = true, nil
 	d.observe(&repo.Job{})
