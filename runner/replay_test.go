@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
@@ -34,7 +35,7 @@ func plain(r repo.Record) repo.Record {
 		r.Run.AttemptAt, r.Run.RunningAt = nil, nil
 	}
 	for i := range r.Attempts {
-		r.Attempts[i].StartedAt = r.Attempts[i].FinishedAt
+		r.Attempts[i].StartedAt, r.Attempts[i].FinishedAt = metav1.Time{}, metav1.Time{}
 	}
 	return r
 }
