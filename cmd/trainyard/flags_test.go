@@ -84,7 +84,7 @@ func TestWrongUsage(t *testing.T) {
 		{[]string{"logs"}, nil, "the form is trainyard logs JOB [TASK]"},
 		{[]string{"init"}, nil, "the form is trainyard init DIR"},
 		{[]string{"status", "-o", "xml"}, nil, `"xml" is none of table, yaml, json`},
-		{[]string{"status"}, nil, "--repo is missing and there is no checkout with a remote origin here"},
+		{[]string{"status"}, nil, "--repo is missing and there is no checkout here"},
 		{[]string{"validate", "absent.yaml"}, nil, "absent.yaml: no such file"},
 		{[]string{"shim"}, nil, "the form is trainyard shim DIR"},
 	} {

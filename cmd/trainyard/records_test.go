@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -133,6 +134,38 @@ func TestStatusWatch(t *testing.T) {
 	stop()
 	code, _, _ := b.runContext(ctx, "status", "--watch", "--repo", "x")
 	assert.Zero(t, code, "interrupted is no error")
+}
+
+// Without --repo it is the checkout's origin, or the checkout itself.
+func TestRepoOfTheCheckout(t *testing.T) {
+	b := newBench(t)
+	var asked string
+	b.published()
+	fetch := b.parts.Fetch
+	b.parts.Fetch = func(ctx context.Context, o remoteOptions, dir string) (remoteBranch, error) {
+		asked = o.Repo
+		return fetch(ctx, o, dir)
+	}
+	here := checkout{ctx: t.Context(), dir: b.dir}
+	top, err := filepath.EvalSymlinks(b.dir)
+	require.NoError(t, err)
+	_, err = here.git("init", "-q")
+	require.NoError(t, err)
+	for _, c := range []struct{ origin, want string }{
+		{"", top},
+		{"https://git.example.com/team/jobs", "https://git.example.com/team/jobs"},
+		{"git@git.example.com:team/jobs", "git@git.example.com:team/jobs"},
+		{"../bare.git", filepath.Join(filepath.Dir(top), "bare.git")},
+	} {
+		if c.origin != "" {
+			_, _ = here.git("remote", "remove", "origin")
+			_, err := here.git("remote", "add", "origin", c.origin)
+			require.NoError(t, err)
+		}
+		code, _, errs := b.run("status")
+		require.Zero(t, code, errs)
+		assert.Equal(t, c.want, asked)
+	}
 }
 
 // localPods are pods on this machine.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -62,16 +61,18 @@ func (r *records) read(ctx context.Context) (fs.FS, []repo.Record, bool, error) 
 }
 
 // completeFromCheckout takes the remote from the checkout around the working
-// directory when --repo is not given.
+// directory when --repo is not given: its origin, or itself when it has none.
 func completeFromCheckout(cmd *cobra.Command, sys system, o *remoteOptions) error {
 	if o.Repo == "" {
-		git := exec.CommandContext(cmd.Context(), "git", "remote", "get-url", "origin")
-		git.Dir = sys.Dir
-		out, err := git.Output()
-		o.Repo = strings.TrimSpace(string(out))
-		if err != nil || o.Repo == "" {
-			return hint(usagef("%s: no repository: --repo is missing and there is no checkout with a remote origin here", cmd.Name()),
-				"go to a checkout, or give its URL as --repo or in %s", variable("repo"))
+		here := checkout{ctx: cmd.Context(), dir: sys.Dir}
+		top, err := here.git("rev-parse", "--show-toplevel")
+		if err != nil {
+			return hint(usagef("%s: --repo is missing and there is no checkout here", cmd.Name()),
+				"go to a checkout of the repository, or give its URL as --repo or in %s", variable("repo"))
+		}
+		o.Repo = strings.TrimSpace(top)
+		if origin, err := here.git("remote", "get-url", "origin"); err == nil {
+			o.Repo = absoluteRepo(strings.TrimSpace(origin), system{Dir: o.Repo})
 		}
 	}
 	return o.complete(cmd, sys)

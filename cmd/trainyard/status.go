@@ -32,7 +32,8 @@ func newStatusCommand(sys system, p parts) *cobra.Command {
 		Use:   "status [JOB]",
 		Short: "What runs, waits, failed; read from the repository",
 		Long: `Status reads the records on the status branch of --repo, or of the remote origin
-of the checkout around the working directory. It asks no daemon.
+of the checkout around the working directory (of the checkout itself if it has
+no origin). It asks no daemon.
 
 With --watch it goes on and prints what changes. With a job as well it ends when
 the job has ended, with exit code 1 if the job failed.`,
