@@ -89,13 +89,12 @@ func expand(text string, value func(string) (string, bool)) string {
 
 // source is what values of a container's environment may come from.
 type source struct {
-	pod      *corev1.Pod
-	order    *order
-	maps     map[string]corev1.ConfigMap
-	base     []string
-	dir      string            // of the pod, absolute
-	volumes  map[string]string // real paths
-	hostname string
+	pod     *corev1.Pod
+	order   *order
+	maps    map[string]corev1.ConfigMap
+	base    []string
+	dir     string            // of the pod, absolute
+	volumes map[string]string // real paths
 }
 
 // environment makes a container's environment. Variables come in order; each
