@@ -42,6 +42,7 @@ type node struct {
 	doc      *manifest.Document
 	fields   types.Kustomization
 	children []*node
+	listed   int  // of its resources, those named under resources and not under bases
 	open     bool // its children are being looked at
 	own      int  // objects of its own files and generators
 	changes  int  // patches and other things done to every object
@@ -61,11 +62,6 @@ func newGraph(r *reader, f formats) *graph {
 		reader: r, formats: f,
 		served: map[string][]byte{}, sources: map[string]*manifest.Document{}, nodes: map[string]*node{}, contents: map[string]resource{},
 	}
-}
-
-func (g *graph) failed() bool {
-	errs, _ := repo.Split(g.problems)
-	return len(errs) > 0
 }
 
 func (g *graph) add(e ...*repo.Error) { g.problems = append(g.problems, e...) }
@@ -226,6 +222,9 @@ func (g *graph) file(n *node, ref string, from reference) (string, bool) {
 func (g *graph) references(n *node) {
 	for i, ref := range n.fields.Resources {
 		from := reference{n.doc, manifest.Item("resources", i)}
+		if i >= n.listed {
+			from.field = manifest.Item("bases", i-n.listed)
+		}
 		name, k := g.path(n, ref, from)
 		switch k {
 		case directory:

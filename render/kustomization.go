@@ -41,12 +41,9 @@ func (g *graph) decode(n *node) {
 	g.header(n)
 	// What only the top of a build may say, and we say it there.
 	k.MetaData, k.BuildMetadata, k.SortOptions = nil, nil, nil
-	k.Resources, k.Bases = append(k.Resources, k.Bases...), nil
-	if len(k.CommonLabels) > 0 {
-		k.Labels = append([]types.Label{{Pairs: k.CommonLabels, IncludeSelectors: true}}, k.Labels...)
-		k.CommonLabels = nil
-	}
-	g.normalizePatches(n)
+	n.listed = len(k.Resources)
+	merge, json := modernize(k)
+	g.normalizePatches(n, merge, json)
 	g.normalizeReplacements(n)
 	g.generators(n)
 	n.changes = len(k.Patches) + len(k.Replacements) + len(k.Images) + len(k.Labels)

@@ -38,24 +38,23 @@ type operation struct {
 
 // normalizePatches turns every way of writing patches into one: inline, as
 // JSON, in kustomize's own order.
-func (g *graph) normalizePatches(n *node) {
-	k := &n.fields
+func (g *graph) normalizePatches(n *node, merge []string, json []types.Patch) {
 	var all []types.Patch
-	for i, p := range k.PatchesStrategicMerge {
-		at, text := reference{n.doc, manifest.Item("patchesStrategicMerge", i)}, string(p)
+	for i, text := range merge {
+		at := reference{n.doc, manifest.Item("patchesStrategicMerge", i)}
 		inline := types.Patch{Path: text}
 		if strings.ContainsAny(text, "\n{") {
 			inline = types.Patch{Patch: text}
 		}
 		all = g.patch(all, n, at, inline)
 	}
-	for i, p := range k.Patches {
+	for i, p := range n.fields.Patches {
 		all = g.patch(all, n, reference{n.doc, manifest.Item("patches", i)}, p)
 	}
-	for i, p := range k.PatchesJson6902 {
+	for i, p := range json {
 		all = g.patch(all, n, reference{n.doc, manifest.Item("patchesJson6902", i)}, p)
 	}
-	k.PatchesStrategicMerge, k.PatchesJson6902, k.Patches = nil, nil, all
+	n.fields.Patches = all
 }
 
 // patch checks one patch and appends it to what kustomize is given.
