@@ -63,6 +63,10 @@ type Record struct {
 
 	// History are the job's finished runs, oldest first: the file history.jsonl.
 	History []RunSummary `json:"-"`
+	// Dir is where the record was read from. Damaged says why it could not be
+	// read: then nothing else of it is known, and nothing of the job may start.
+	Dir     string `json:"-"`
+	Damaged string `json:"-"`
 }
 
 // Bounds that keep a record small.

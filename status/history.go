@@ -1,0 +1,63 @@
+package status
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/trainyard/trainyard/repo-layout"
+)
+
+// DecodeHistory reads a history.jsonl. Lines that cannot be read are skipped,
+// and told with their numbers.
+func DecodeHistory(file string, b []byte) (runs []repo.RunSummary, problems []*repo.Error) {
+	for i, line := range lines(b) {
+		var s repo.RunSummary
+		if err := json.Unmarshal(line, &s); err != nil || s.ID == "" {
+			problems = append(problems, &repo.Error{File: file, Line: i + 1, Message: fmt.Sprintf("no finished run can be read from this line: %v", err)})
+			continue
+		}
+		runs = append(runs, s)
+	}
+	return runs, problems
+}
+
+// MergeHistory is what the remote has, with the runs that it has not behind
+// it. What is there is kept byte for byte, damaged lines too: a finished run is
+// never forgotten.
+func MergeHistory(there []byte, runs []repo.RunSummary) ([]byte, error) {
+	known := map[string]bool{}
+	var out bytes.Buffer
+	for _, line := range lines(there) {
+		var s repo.RunSummary
+		if json.Unmarshal(line, &s) == nil {
+			if s.ID != "" && known[s.ID] {
+				continue // a merge by union doubled it
+			}
+			known[s.ID] = true
+		}
+		out.Write(line)
+		out.WriteByte('\n')
+	}
+	for _, s := range runs {
+		if known[s.ID] {
+			continue
+		}
+		line, err := json.Marshal(s)
+		if err != nil {
+			return nil, fmt.Errorf("encode run %s: %w", s.ID, err)
+		}
+		out.Write(line)
+		out.WriteByte('\n')
+	}
+	return out.Bytes(), nil
+}
+
+// lines are the lines of a file, without empty ones at its end.
+func lines(b []byte) [][]byte {
+	b = bytes.TrimRight(b, "\n")
+	if len(b) == 0 {
+		return nil
+	}
+	return bytes.Split(b, []byte("\n"))
+}
