@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -119,9 +120,17 @@ func (d *decision) step() bool {
 	}
 	moved := d.rescale()
 	moved = d.observe(&d.def.Job) || moved
+	if d.behind() && d.proceed() {
+		return true // what was decided before comes before what is asked for now
+	}
 	moved = d.interrupt() || moved
+	return d.proceed() || moved
+}
+
+// proceed takes the present attempt further, by what its tasks have come to.
+func (d *decision) proceed() (moved bool) {
 	if d.rec.Run.Ending == nil && d.started() {
-		moved = d.advanceTasks() || moved
+		moved = d.advanceTasks()
 		moved = d.judge() || moved
 	}
 	if d.rec.Run.Ending != nil {
@@ -130,13 +139,27 @@ func (d *decision) step() bool {
 	return moved
 }
 
+// behind says whether the run has a pod of an attempt that the record has not
+// come to: it is older than the pod, and has to catch up first.
+func (d *decision) behind() bool {
+	next := map[repo.Task]int32{}
+	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {
+		next[repo.Task{Role: r.Name, Index: t.Index}] = nextAttempt(t)
+	})
+	run := d.rec.Run
+	return slices.ContainsFunc(d.in.Pods, func(p Pod) bool {
+		n, known := next[p.Attempt.Task]
+		return p.Run == run.ID && known && (p.Attempt.RunAttempt > run.Attempt || (p.Attempt.RunAttempt == run.Attempt && p.Attempt.Attempt >= n))
+	})
+}
+
 // started says whether the present attempt may have pods: its back-off is over.
 func (d *decision) started() bool {
 	run := d.rec.Run
 	if run.RetryAt == nil {
 		return true
 	}
-	if run.Suspended != nil || !d.due(run.RetryAt.Time) {
+	if !d.behind() && (run.Suspended != nil || !d.due(run.RetryAt.Time)) {
 		return false
 	}
 	run.RetryAt, run.AttemptAt = nil, stamp(d.now)

@@ -20,7 +20,7 @@ func (l *Loop) Define(now time.Time, defs *repo.Definitions) {
 	first := !l.defined
 	l.defined, l.revision = true, defs.Revision
 	next := l.definitions(defs)
-	notices := texts(defs.Problems)
+	notices := append(l.damaged(), texts(defs.Problems)...)
 	if why := l.withhold(next, defs.Settings.Removal); why != "" {
 		notices = append([]string{why}, notices...)
 	}

@@ -200,7 +200,7 @@ func (d *decision) closeAttempt() {
 func (d *decision) lastEnd() time.Time {
 	var at time.Time
 	d.tasks(func(_ *repo.RoleRecord, t *repo.TaskRecord) {
-		if a := last(t); a != nil && a.FinishedAt != nil && a.FinishedAt.After(at) {
+		if a := last(t); a != nil && a.UID != "" && a.FinishedAt != nil && a.FinishedAt.After(at) {
 			at = a.FinishedAt.Time
 		}
 	})

@@ -77,6 +77,7 @@ type entry struct {
 	tails     map[string]string // by pod, until pushed
 	failures  int               // passes in a row that met an error
 	settled   bool
+	damaged   string // why its record cannot be read: nothing of it is touched
 }
 
 // New makes a loop. Nothing happens before Load and Define.
@@ -112,7 +113,9 @@ func (l *Loop) Load(ctx context.Context) error {
 	defer l.mu.Unlock()
 	for i := range records {
 		e := l.entry(records[i].Key())
-		e.record, e.published = records[i], &records[i]
+		if e.damaged = records[i].Damaged; e.damaged == "" {
+			e.record, e.published = records[i], &records[i]
+		}
 	}
 	for i := range runs {
 		e := l.entry(runs[i].Job.Key)
@@ -169,4 +172,20 @@ func (l *Loop) Records() []repo.Record {
 		}
 	}
 	return out
+}
+
+// Damaged says which jobs lie still because their records cannot be read.
+func (l *Loop) Damaged() (why []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.damaged()
+}
+
+func (l *Loop) damaged() (why []string) {
+	for _, e := range l.sorted() {
+		if e.damaged != "" {
+			why = append(why, e.damaged+"; nothing of this job is started until the file is mended or deleted, and the daemon started again")
+		}
+	}
+	return why
 }

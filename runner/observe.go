@@ -20,13 +20,13 @@ func (d *decision) observe(job *repo.Job) (moved bool) {
 		if role == nil {
 			role = &repo.Role{}
 		}
-		d.find(r, t, pods)
+		d.find(role, r, t, pods)
 		a := live(t)
 		if a == nil {
 			return
 		}
 		if p := pods[a.Pod]; p != nil {
-			moved = d.see(job, role, r, a, p) || moved
+			moved = d.see(job, role, r, t, p) || moved
 		} else {
 			moved = d.miss(a, d.attemptOf(r, t, a.Attempt)) || moved
 		}
@@ -42,7 +42,7 @@ func (d *decision) observe(job *repo.Job) (moved bool) {
 
 // find takes up a pod that the record does not know of: the record is older
 // than the pod, because its push was lost with the daemon that made both.
-func (d *decision) find(r *repo.RoleRecord, t *repo.TaskRecord, pods map[string]*Pod) {
+func (d *decision) find(role *repo.Role, r *repo.RoleRecord, t *repo.TaskRecord, pods map[string]*Pod) {
 	if a := last(t); a != nil {
 		if a.Outcome == nil {
 			return
@@ -54,14 +54,18 @@ func (d *decision) find(r *repo.RoleRecord, t *repo.TaskRecord, pods map[string]
 	}
 	n := nextAttempt(t)
 	p := pods[repo.PodName(d.rec.Run.ID, d.attemptOf(r, t, n))]
-	if p == nil || final(t) || (t.RetryAt == nil && n > 0 && last(t).Result != repo.Stopped) {
+	if p == nil {
 		return
+	}
+	if a := last(t); a != nil && a.Result != repo.Stopped && t.RetryAt == nil {
+		d.planRetry(role, t, a) // it was decided before, and counts
 	}
 	d.appendAttempt(r, t, p.CreatedAt)
 }
 
 // see reads a live task attempt's pod.
-func (d *decision) see(job *repo.Job, role *repo.Role, r *repo.RoleRecord, a *repo.TaskAttemptRecord, p *Pod) bool {
+func (d *decision) see(job *repo.Job, role *repo.Role, r *repo.RoleRecord, t *repo.TaskRecord, p *Pod) bool {
+	a := last(t)
 	a.UID, a.Node, a.Waiting, a.Restarts = p.UID, p.Node, p.Waiting, p.Restarts
 	if !p.CreatedAt.IsZero() {
 		a.CreatedAt = *stamp(p.CreatedAt)
@@ -76,6 +80,9 @@ func (d *decision) see(job *repo.Job, role *repo.Role, r *repo.RoleRecord, a *re
 		return false
 	}
 	o, avoid := d.outcome(job, role, a, p)
+	if retry, _ := shouldRetry(role.Retry, &o, t.Retries); o.Reason == ReasonPodDeleted && !retry && d.overtaken(p.Attempt) {
+		o = repo.Outcome{Result: repo.Stopped, Reason: ReasonSuspended} // it was resumed, so it was not a failure
+	}
 	if avoid && a.Node != "" && !slices.Contains(d.rec.Run.AvoidNodes, a.Node) {
 		d.rec.Run.AvoidNodes = append(d.rec.Run.AvoidNodes, a.Node)
 	}

@@ -20,6 +20,10 @@ func (l *Loop) Reconcile(ctx context.Context, now time.Time, key repo.Key) {
 	l.mu.Lock()
 	e := l.jobs[key]
 	ready := l.loaded && l.defined && e != nil
+	if ready && e.damaged != "" {
+		e.settled, ready = true, false
+		poke(l.progress)
+	}
 	l.mu.Unlock()
 	if !ready {
 		return

@@ -125,7 +125,7 @@ func finished(a *repo.TaskAttemptRecord, now time.Time) time.Time {
 
 // createPods asks for the pods of task attempts that have none yet.
 func (d *decision) createPods() {
-	if !d.active() || d.def == nil {
+	if !d.active() || d.def == nil || d.behind() {
 		return
 	}
 	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {

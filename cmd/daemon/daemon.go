@@ -121,6 +121,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 
 // Failed names the jobs that have failed, or whose definition has errors.
 func (d *Daemon) Failed() (failed []string) {
+	failed = d.loop.Damaged()
 	for _, r := range d.loop.Records() {
 		if r.Phase == repo.PhaseFailed || r.Phase == repo.PhaseInvalid {
 			failed = append(failed, fmt.Sprintf("%s: %s", r.Key(), r.Phase))

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 
@@ -25,9 +24,7 @@ type ledger struct {
 	log         zerolog.Logger
 }
 
-// Load implements runner.Ledger. A branch that does not exist holds no
-// records; one record that cannot be read must not be taken for a job that
-// never ran, so it is an error.
+// Load implements runner.Ledger. A branch that does not exist holds no records.
 func (l *ledger) Load(ctx context.Context) ([]repo.Record, error) {
 	snap, _, err := l.mirror.Fetch(ctx, l.branch)
 	if errors.Is(err, gitsync.ErrNoBranch) {
@@ -37,12 +34,8 @@ func (l *ledger) Load(ctx context.Context) ([]repo.Record, error) {
 		return nil, err
 	}
 	records, problems := status.Read(snap, l.shared.get(), l.environment)
-	if len(problems) > 0 {
-		errs := make([]error, len(problems))
-		for i, p := range problems {
-			errs[i] = p
-		}
-		return nil, fmt.Errorf("branch %s at %.12s: %w", l.branch, snap.Revision(), errors.Join(errs...))
+	for _, p := range problems {
+		l.log.Error().Msgf("branch %s: %s", l.branch, p)
 	}
 	return records, nil
 }
