@@ -47,7 +47,7 @@ func (w *world) checkActions(in Input, out Output) {
 		case Create:
 			require.NotNil(w.t, out.Run)
 			require.Equal(w.t, repo.PodName(a.Run, a.Attempt), a.Pod)
-			require.False(w.t, w.created[a.Pod] > 0 && p == nil, "pod %s would be started a second time", a.Pod)
+			require.False(w.t, w.accepted[a.Pod] != nil && p == nil, "pod %s would be started a second time", a.Pod)
 			if other := live[a.Attempt.Task]; len(w.hidden) == 0 {
 				require.True(w.t, other == "" || other == a.Pod, "%s would run beside %s", a.Pod, other)
 			}
@@ -55,9 +55,9 @@ func (w *world) checkActions(in Input, out Output) {
 			require.True(w.t, p.Ended() || !wanted(&out.Record, p), "pod %s is wanted, but would be ended", a.Pod)
 		case Release:
 			require.True(w.t, p.Ended(), "pod %s runs, but would be released", a.Pod)
-			require.True(w.t, told(in, p), "pod %s would be released before its outcome is published", a.Pod)
+			require.True(w.t, published(in, p), "pod %s would be released before its outcome is published", a.Pod)
 		case Forget:
-			for _, p := range w.pods {
+			for _, p := range in.Pods {
 				require.NotEqual(w.t, a.Run, p.Run, "a run would be forgotten that has pods")
 			}
 			require.False(w.t, out.Record.Run != nil && out.Record.Run.ID == a.Run && out.Record.Run.FinishedAt == nil)
@@ -82,8 +82,8 @@ func wanted(rec *repo.Record, p *Pod) bool {
 	return true
 }
 
-// told says that the remote has an outcome for a pod, or that nobody waits for it.
-func told(in Input, p *Pod) bool {
+// published says that the remote has an outcome for a pod, or that nobody waits for it.
+func published(in Input, p *Pod) bool {
 	pub := in.Published
 	if pub == nil {
 		return false

@@ -35,9 +35,10 @@ type world struct {
 	refused   map[string]string
 	troubles  map[string]string
 	stubborn  bool // pods go on after they were asked to end
+	coarse    bool // the backend tells times in whole seconds
 
-	created  map[string]int // accepted creations of a name, ever
-	starts   []string       // accepted creations in their order: role-index/run attempt/attempt
+	accepted map[string]*Pod // every pod that ever was
+	starts   []string        // accepted creations in their order: role-index/run attempt/attempt
 	finished map[string]bool
 	uid      int
 	out      Output
@@ -49,7 +50,7 @@ var day = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 func newWorld(t require.TestingT, job *repo.Job) *world {
 	w := &world{
 		t: t, now: day, hidden: map[string]bool{}, refuse: map[string]string{}, refused: map[string]string{},
-		troubles: map[string]string{}, created: map[string]int{}, finished: map[string]bool{},
+		troubles: map[string]string{}, accepted: map[string]*Pod{}, finished: map[string]bool{},
 	}
 	w.push(job)
 	w.key = job.Key
@@ -136,11 +137,10 @@ func (w *world) create(a Action, run *repo.Run) {
 		w.refused[a.Pod] = w.refuse[a.Pod]
 	default:
 		w.uid++
-		w.created[a.Pod]++
 		w.starts = append(w.starts, fmt.Sprintf("%s/%d/%d", a.Attempt.Task, a.Attempt.RunAttempt, a.Attempt.Attempt))
-		w.pods = append(w.pods, &Pod{
-			Name: a.Pod, UID: fmt.Sprint("u", w.uid), Run: a.Run, Attempt: a.Attempt, Held: true, CreatedAt: w.now, Node: "node-1",
-		})
+		p := &Pod{Name: a.Pod, UID: fmt.Sprint("u", w.uid), Run: a.Run, Attempt: a.Attempt, Held: true, CreatedAt: w.told(), Node: "node-1"}
+		w.accepted[a.Pod] = p
+		w.pods = append(w.pods, p)
 	}
 }
 
@@ -149,7 +149,7 @@ func (w *world) delete(p *Pod, force bool) {
 		return
 	}
 	if p.DeletedAt.IsZero() {
-		p.DeletedAt = w.now
+		p.DeletedAt = w.told()
 	}
 	if !p.Ended() && (force || !w.stubborn) {
 		w.endPod(p, 143)
@@ -163,11 +163,19 @@ func (w *world) remove(p *Pod) {
 	w.pods = slices.DeleteFunc(w.pods, func(q *Pod) bool { return q == p })
 }
 
+// told is the time as the backend tells it.
+func (w *world) told() time.Time {
+	if w.coarse {
+		return w.now.Truncate(time.Second)
+	}
+	return w.now
+}
+
 func (w *world) endPod(p *Pod, code int32) {
-	p.EndedAt, p.State = w.now, PodSucceeded
+	p.EndedAt, p.State = w.told(), PodSucceeded
 	if code != 0 {
 		p.State = PodFailed
-		p.Failure.Ends = []End{{Container: "main", ExitCode: code, At: w.now}}
+		p.Failure.Ends = []End{{Container: "main", ExitCode: code, At: w.told()}}
 	}
 }
 
@@ -196,7 +204,7 @@ func (w *world) latest(task string) *Pod {
 func (w *world) start(tasks ...string) {
 	for _, task := range tasks {
 		p := w.latest(task)
-		p.State, p.StartedAt = PodRunning, w.now
+		p.State, p.StartedAt = PodRunning, w.told()
 	}
 }
 

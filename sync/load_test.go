@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var memoryRounds = flag.Int("rounds", 40, "rounds of fetch and publish in TestMemoryFlat; the figure we hold is for 500")
+var memoryRounds = flag.Int("rounds", 20, "rounds of fetch and publish in TestMemoryFlat; the figure we hold is for 500")
 
 // fill puts n files of the size of a job under jobs/, at once.
 func (b *bareRepo) fill(branch string, n int) {

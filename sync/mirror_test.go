@@ -54,6 +54,28 @@ func TestBranchesThatMoveInEveryWay(t *testing.T) {
 	move("back after it was deleted", two)
 }
 
+// By haves, a branch that is moved to another history brings all of it.
+func TestRewrittenHistoryIsNotFetchedWhole(t *testing.T) {
+	b := newBare(t)
+	b.commit("main", map[string]string{"a": "1"})
+	srv := serve(t, b)
+	m := mirrorOf(t, srv.url())
+	fetch(t, m, "main")
+	old := m.current()
+	heavy, rng := map[string]string{}, rand.NewChaCha8([32]byte{1})
+	for i := range 18 {
+		noise := make([]byte, 1<<20)
+		_, _ = rng.Read(noise)
+		heavy[fmt.Sprint(i)] = string(noise)
+	}
+	b.commit("other", heavy)
+	want := b.commit("other", map[string]string{"a": "2"})
+	b.git("update-ref", "refs/heads/main", want)
+	assert.Equal(t, want, fetch(t, m, "main").Revision())
+	assert.NotSame(t, old, m.current())
+	assert.Less(t, m.current().weight(), int64(1<<20))
+}
+
 func TestRepositoriesWithoutCommits(t *testing.T) {
 	b := newBare(t)
 	srv := serve(t, b)
@@ -149,7 +171,7 @@ func TestDamagedMirrorIsFetchedAgain(t *testing.T) {
 	b.commit("main", files)
 	opt := Options{Dir: t.TempDir(), Read: remoteOf(t, RemoteOptions{URL: b.dir})}
 	rng := rand.New(rand.NewPCG(1, 2))
-	for round := range 60 {
+	for round := range 40 {
 		m := openMirror(t, opt)
 		fetch(t, m, "main")
 		files["jobs/b/c"] = fmt.Sprint("round ", round)

@@ -64,9 +64,16 @@ func TestAnswerLostAfterThePushLanded(t *testing.T) {
 		}
 		next.ServeHTTP(w, r)
 	})
-	rev, err := m.Publish(t.Context(), put("status", map[string]string{"a": "2"}))
+	req, built := put("status", map[string]string{"a": "2"}), 0
+	build := req.Build
+	req.Build = func(tip *Snapshot) (map[string][]byte, string, error) {
+		built++
+		return build(tip)
+	}
+	rev, err := m.Publish(t.Context(), req)
 	require.NoError(t, err)
 	assert.Equal(t, 1, lost)
+	assert.Equal(t, 1, built, "our commit is known by its hash")
 	assert.Equal(t, rev, b.tip("status"))
 	assert.Equal(t, "2", b.git("rev-list", "--count", "status"))
 	assert.Equal(t, "2", read(t, fetch(t, m, "status"), "a"))

@@ -64,6 +64,7 @@ func (s *session) close() {
 		return
 	}
 	s.closed = true
+	s.watch.Reset(min(s.remote.opt.IdleTimeout, 5*time.Second)) // a farewell takes no longer
 	if s.wire != nil {
 		s.wire.close()
 	}

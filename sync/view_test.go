@@ -127,10 +127,10 @@ func TestViewLimits(t *testing.T) {
 
 func TestChanged(t *testing.T) {
 	b := newBare(t)
-	b.commitTree("a", b.tree(map[string]string{"same/x": "1", "mod": "1", "gone/deep/x": "1", "swap": "1", "turn/x": "1"}))
+	b.commitTree("a", b.tree(map[string]string{"same/x": "same", "mod": "1", "gone/deep/x": "1", "swap": "1", "turn/x": "1"}))
 	exec := entry{"mod", modeExec, hash(b.blob("1"))}
-	rest := b.tree(map[string]string{"x": "1"})
-	b.commitTree("b", b.rawTree(exec, entry{"new", modeFile, hash(b.blob("2"))}, entry{"same", modeDir, hash(rest)},
+	rest, same := b.tree(map[string]string{"x": "1"}), b.tree(map[string]string{"x": "same"})
+	b.commitTree("b", b.rawTree(exec, entry{"new", modeFile, hash(b.blob("2"))}, entry{"same", modeDir, hash(same)},
 		entry{"swap", modeDir, hash(rest)}, entry{"turn", modeSymlink, hash(b.blob("x"))}))
 	m := mirrorOf(t, b.dir)
 	x, y := fetch(t, m, "a"), fetch(t, m, "b")
@@ -138,6 +138,7 @@ func TestChanged(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []Change{{"gone/deep/x", Removed}, {"mod", Modified}, {"new", Added},
 		{"swap", Removed}, {"swap/x", Added}, {"turn", Added}, {"turn/x", Removed}}, got)
+	assert.NotContains(t, m.current().dirs, hash(same), "what is the same is not looked into")
 	got, err = Changed(nil, x)
 	require.NoError(t, err)
 	assert.Len(t, got, 5)

@@ -130,7 +130,8 @@ type checkout struct {
 // git runs one command and returns what it printed; its error has what git said.
 func (c checkout) git(args ...string) (string, error) {
 	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(c.ctx, "git", args...)
+	// A file's name is a name, whatever characters it has.
+	cmd := exec.CommandContext(c.ctx, "git", append([]string{"--literal-pathspecs"}, args...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.dir, &out, &errs
 	err := cmd.Run()
 	if errors.Is(err, exec.ErrNotFound) {

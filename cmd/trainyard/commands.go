@@ -16,9 +16,7 @@ func newRunCommand(sys system, p parts) *cobra.Command {
 		Short: "Run the jobs of a repository: the daemon",
 		Long: `Run looks at a branch of a Git repository, runs the jobs that are defined under
 jobs/, and commits what happens to the status branch. It may be killed at any
-moment: jobs go on, and the next daemon takes them up.
-
-Every flag can be given as a variable, --repo as TRAINYARD_REPO; the flag wins.`,
+moment: jobs go on, and the next daemon takes them up.`,
 		Example: `  trainyard run --repo . --once                   # to the end of all jobs, as in CI
   trainyard run --repo /srv/git/jobs.git --poll 2s
   trainyard run --repo https://git.example.com/team/jobs --env prod --token-file token

@@ -26,6 +26,10 @@ TRAINYARD_STATUS_BRANCH. The flag wins.
 
 Exit codes: 0 fine, 1 problems found or a job failed, 2 wrong usage.`
 
+const variablesHelp = `{{if and .HasAvailableLocalFlags .HasParent}}
+Flags can be given as variables, --some-flag as TRAINYARD_SOME_FLAG; the flag wins.
+{{end}}`
+
 // newRootCommand builds the whole command tree.
 func newRootCommand(sys system, p parts) *cobra.Command {
 	root := &cobra.Command{
@@ -50,7 +54,7 @@ func newRootCommand(sys system, p parts) *cobra.Command {
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return applyVariables(cmd, sys.Env) },
 	}
-	root.CompletionOptions.HiddenDefaultCmd = false
+	root.SetUsageTemplate(root.UsageTemplate() + variablesHelp)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return hint(usagef("%s: %w", cmd.Name(), err), "see %s --help", cmd.CommandPath())
 	})
