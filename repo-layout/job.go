@@ -60,13 +60,18 @@ type Job struct {
 	StartDeadline    time.Duration `json:"startDeadline,omitempty"`
 	ProgressDeadline time.Duration `json:"progressDeadline,omitempty"`
 
-	Retry   Retry         `json:"retry"`           // attempts of the whole run
-	Rules   []FailureRule `json:"rules,omitempty"` // read in order, first match wins
-	Success Success       `json:"success"`
-	Cleanup Cleanup       `json:"cleanup"`
-	Gang    bool          `json:"gang,omitempty"`
-	Roles   []Role        `json:"roles"`
-	// Objects are the unit's other objects, applied with the job's run.
+	Retry Retry `json:"retry"` // attempts of the whole run
+	// FailureBudget, when set, is how many task attempts of all roles together
+	// may fail accountably within one attempt of the run; one more fails it
+	// (backoffLimit of Kubernetes' Job).
+	FailureBudget *int32        `json:"failureBudget,omitempty"`
+	Rules         []FailureRule `json:"rules,omitempty"` // read in order, first match wins
+	Success       Success       `json:"success"`
+	Cleanup       Cleanup       `json:"cleanup"`
+	Gang          bool          `json:"gang,omitempty"`
+	Roles         []Role        `json:"roles"`
+	// Objects are the unit's other objects, and those that the format makes,
+	// applied with the job's run.
 	Objects  []Object `json:"objects,omitempty"`
 	Warnings []*Error `json:"warnings,omitempty"`
 }
@@ -104,7 +109,20 @@ type Role struct {
 	MinFailed    int32 `json:"minFailed"`
 	// Chief, when set, is the only index of the role that counts for its rules.
 	Chief *int32 `json:"chief,omitempty"`
-	Retry Retry  `json:"retry"` // of a task
+	// SucceedWhen, when set, takes the place of MinSucceeded: the role has
+	// succeeded when one of the rules holds.
+	SucceedWhen []SuccessRule `json:"succeedWhen,omitempty"`
+	// Parallelism is how many tasks of the role run at a time, in the order of
+	// their index; 0 is all of them.
+	Parallelism int32 `json:"parallelism,omitempty"`
+	// Drain: once MinSucceeded is reached no task is started or tried again,
+	// and the role has succeeded when those that run have ended, however they
+	// do (the work queue of Kubernetes' Job).
+	Drain bool `json:"drain,omitempty"`
+	// Outlives: the role's tasks go on when the run has finished, until the
+	// next run or the job's removal (TensorBoard). Such a role is a daemon too.
+	Outlives bool  `json:"outlives,omitempty"`
+	Retry    Retry `json:"retry"` // of a task
 	// MainContainer is the one whose end decides; "" means any that failed.
 	MainContainer string `json:"mainContainer,omitempty"`
 	// Port is where a task of this role listens for the others; 0 is none.
@@ -115,6 +133,13 @@ type Role struct {
 	// Template is the pod of every task, before Stamp names it.
 	Template corev1.PodTemplateSpec `json:"template"`
 	Env      Env                    `json:"env"`
+}
+
+// SuccessRule holds when Count of the tasks with the given indexes have
+// succeeded; Count 0 is all of them, no Indexes are those of all tasks.
+type SuccessRule struct {
+	Indexes []CodeRange `json:"indexes,omitempty"`
+	Count   int32       `json:"count,omitempty"`
 }
 
 // Never switches MinSucceeded or MinFailed off.
@@ -146,6 +171,9 @@ type Object struct {
 	Kind       string          `json:"kind"`
 	Name       string          `json:"name"`
 	Raw        json.RawMessage `json:"raw"` // the whole object as JSON
+	// Expand: the values of a ConfigMap's data are templates like those of Env,
+	// of what is the same for all tasks of a run. Made by render alone.
+	Expand bool `json:"expand,omitempty"`
 }
 
 // Schedule starts a run at each time of a cron expression instead of at a push.
@@ -283,9 +311,11 @@ type FailureRule struct {
 	Class     Class `json:"class"`
 	Free      bool  `json:"free,omitempty"`      // nobody's fault: does not use up a ByFault budget
 	AvoidNode bool  `json:"avoidNode,omitempty"` // the retry should run on another node
+	// FailRun ends the attempt of the run at once, whatever the counts say.
+	FailRun bool `json:"failRun,omitempty"`
 }
 
-// CodeRange is a range of exit codes or signals, both ends included.
+// CodeRange is a range of exit codes, signals or indexes, both ends included.
 type CodeRange struct {
 	Min int32 `json:"min"`
 	Max int32 `json:"max"`

@@ -1,6 +1,10 @@
 package repo
 
-import "time"
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // Settings are what trainyard.yaml at the root of the watched repository says.
 // The zero value holds for a repository without one.
@@ -11,6 +15,24 @@ type Settings struct {
 	Rules   []FailureRule
 	Shards  int // directories a namespace's records are spread over; 0 or 1 is none
 	Removal Removal
+	// FrameworkRules are the podFailureSpec of a FrameworkController's own
+	// configuration: they come before the table that it ships with.
+	FrameworkRules []FailureRule
+	// Accelerators are those of a TfJob operator's configuration, by resource name.
+	Accelerators map[string]Accelerator
+}
+
+// Accelerator is what the TfJob operator adds to a container that asks for a resource.
+type Accelerator struct {
+	Volumes []AcceleratorVolume
+	Env     []corev1.EnvVar
+}
+
+// AcceleratorVolume is a directory of the node in an accelerated container.
+type AcceleratorVolume struct {
+	Name      string
+	HostPath  string
+	MountPath string
 }
 
 // Defaults for jobs of every format.
