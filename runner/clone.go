@@ -2,9 +2,6 @@ package runner
 
 import (
 	"slices"
-	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
@@ -32,11 +29,4 @@ func clone(r repo.Record) repo.Record {
 		}
 	}
 	return r
-}
-
-// isGPU says whether a resource is a GPU or a slice of one: nvidia.com/gpu,
-// amd.com/gpu, gpu.intel.com/i915, nvidia.com/mig-1g.5gb, alpha.kubernetes.io/nvidia-gpu.
-func isGPU(name corev1.ResourceName) bool {
-	vendor, kind, ok := strings.Cut(string(name), "/")
-	return ok && (kind == "gpu" || strings.HasPrefix(vendor, "gpu.") || strings.HasPrefix(kind, "mig-") || strings.HasSuffix(kind, "-gpu"))
 }

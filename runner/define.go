@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
@@ -35,6 +37,7 @@ func (l *Loop) Define(now time.Time, defs *repo.Definitions) {
 		e := l.entry(key)
 		same := n.withheld == e.withheld && reflect.DeepEqual(n.job, e.job) && reflect.DeepEqual(n.invalid, e.invalid)
 		e.job, e.invalid, e.withheld = n.job, n.invalid, n.withheld
+		e.removed = n.gone() && n.withheld == ""
 		if !same || first {
 			l.queue.add(key, now)
 		}
@@ -49,6 +52,8 @@ type definition struct {
 	invalid  *repo.Invalid
 	withheld string
 }
+
+func (n *definition) gone() bool { return n.job == nil && n.invalid == nil }
 
 // definitions are those of every job that is known or defined.
 func (l *Loop) definitions(defs *repo.Definitions) map[repo.Key]*definition {
@@ -79,18 +84,20 @@ func (l *Loop) definitions(defs *repo.Definitions) map[repo.Key]*definition {
 }
 
 // withhold keeps jobs going that vanished all at once, which is a mistake more
-// often than a wish, and says how to confirm it.
+// often than a wish, and says how to confirm it. What is held back stays so,
+// whatever is pushed next, until it is there again or confirmed. The words name
+// no revision: with each they would change, and every change is a commit.
 func (l *Loop) withhold(next map[repo.Key]*definition, rule repo.Removal) string {
 	var vanished []string
-	total := 0
+	total, held := 0, false
 	for key, n := range next {
 		e := l.jobs[key]
-		if e == nil || e.record.Phase == repo.PhaseRemoved || (e.record.Phase == repo.PhaseInvalid && e.record.Run == nil) {
+		if e == nil || e.leaving() {
 			continue
 		}
 		total++
-		if n.job == nil && n.invalid == nil {
-			vanished = append(vanished, key.String())
+		if n.gone() {
+			vanished, held = append(vanished, key.String()), held || e.heldBack()
 		}
 	}
 	share := rule.MaxShare
@@ -99,7 +106,7 @@ func (l *Loop) withhold(next map[repo.Key]*definition, rule repo.Removal) string
 	}
 	all := len(vanished) == total
 	many := len(vanished) >= repo.RemovalFloor && float64(len(vanished)) > share*float64(total)
-	if len(vanished) == 0 || (!all && !many) {
+	if len(vanished) == 0 || (!all && !many && !held) {
 		return ""
 	}
 	slices.Sort(vanished)
@@ -108,12 +115,28 @@ func (l *Loop) withhold(next map[repo.Key]*definition, rule repo.Removal) string
 	if rule.Confirm == token {
 		return ""
 	}
-	why := fmt.Sprintf("%d of %d jobs have vanished from the repository at revision %.12s; nothing is stopped. If they are meant to go, commit this to %s: removal: {confirm: %q}",
-		len(vanished), total, l.revision, repo.SettingsFile, token)
-	for _, n := range next {
-		if n.job == nil && n.invalid == nil {
+	why := fmt.Sprintf("%d of %d jobs have vanished from the repository; nothing is stopped. If they are meant to go, commit this to %s: removal: {confirm: %q}",
+		len(vanished), total, repo.SettingsFile, token)
+	for key, n := range next {
+		if e := l.jobs[key]; n.gone() && (e == nil || !e.leaving()) {
 			n.withheld = why
 		}
 	}
 	return why
+}
+
+// leaving says that a job is on its way out already, or never was more than a
+// broken file: it is none that can vanish.
+func (e *entry) leaving() bool {
+	r := &e.record
+	stopping := r.Run != nil && r.Run.Stopping && r.Run.Ending != nil && r.Run.Ending.Reason == ReasonRemoved
+	return e.removed || stopping || r.Phase == repo.PhaseRemoved || (r.Phase == repo.PhaseInvalid && r.Run == nil)
+}
+
+// heldBack says that a job's removal waits to be confirmed, perhaps since an
+// earlier daemon.
+func (e *entry) heldBack() bool {
+	return e.withheld != "" || slices.ContainsFunc(e.record.Conditions, func(c metav1.Condition) bool {
+		return c.Type == conditionValid && c.Reason == reasonWithheld
+	})
 }

@@ -50,7 +50,7 @@ func (d *decision) stopRun(result repo.Result, class repo.Class, reason, message
 // replaced says whether another run is to take this one's place now.
 func (d *decision) replaced() bool {
 	job, run := d.in.Job, d.rec.Run
-	if job == nil || d.in.Invalid != nil {
+	if job == nil || d.in.Invalid != nil || d.in.Forbidden != "" { // what may not start replaces nothing
 		return false
 	}
 	trigger, ok := d.trigger()

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
@@ -136,37 +135,5 @@ func TestPodFactsOfOthers(t *testing.T) {
 		change(pod)
 		_, ok := podFacts(pod)
 		assert.False(t, ok, pod.Labels)
-	}
-}
-
-func TestGPUs(t *testing.T) {
-	list := func(pairs ...string) corev1.ResourceList {
-		l := corev1.ResourceList{}
-		for i := 0; i < len(pairs); i += 2 {
-			l[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-		}
-		return l
-	}
-	for _, row := range []struct {
-		rule             string
-		limits, requests corev1.ResourceList
-		want             int64
-	}{
-		{"none", list("cpu", "8", "memory", "1Gi"), nil, 0},
-		{"nvidia", list("nvidia.com/gpu", "8"), nil, 8},
-		{"amd", list("amd.com/gpu", "2"), nil, 2},
-		{"intel", list("gpu.intel.com/i915", "1"), nil, 1},
-		{"old name", list("alpha.kubernetes.io/nvidia-gpu", "4"), nil, 4},
-		{"slices", list("nvidia.com/mig-1g.5gb", "3"), nil, 3},
-		{"limits and requests are the same ones", list("nvidia.com/gpu", "2"), list("nvidia.com/gpu", "2"), 2},
-		{"requests alone", nil, list("nvidia.com/gpu", "2"), 2},
-		{"no vendor: no GPU", list("gpu", "2"), nil, 0},
-		{"something else", list("example.com/fpga", "2", "rdma/hca", "1"), nil, 0},
-	} {
-		spec := corev1.PodSpec{Containers: []corev1.Container{
-			{Resources: corev1.ResourceRequirements{Limits: row.limits, Requests: row.requests}}, {}}}
-		assert.Equal(t, row.want, GPUs(&spec), row.rule)
-		spec.Containers = append(spec.Containers, spec.Containers[0])
-		assert.Equal(t, 2*row.want, GPUs(&spec), "%s, in two containers", row.rule)
 	}
 }

@@ -66,6 +66,7 @@ type entry struct {
 	job       *repo.Job
 	invalid   *repo.Invalid
 	withheld  string
+	removed   bool // the definition is gone, and that was not held back
 	record    repo.Record
 	version   int64 // grows with each change of record
 	pushed    int64 // version that has reached the remote

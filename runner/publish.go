@@ -52,23 +52,12 @@ func (l *Loop) Publish(ctx context.Context, now time.Time) (pushed bool, err err
 }
 
 // tails are the log tails that a record refers to and that were not pushed yet.
-func tails(e *entry) []repo.Tail {
-	var out []repo.Tail
-	collect := func(tasks []repo.TaskRecord) {
-		for _, t := range tasks {
-			for _, a := range t.Attempts {
-				if text := e.tails[a.Pod]; a.Log != "" && text != "" {
-					out = append(out, repo.Tail{Path: a.Log, Text: text})
-				}
-			}
+func tails(e *entry) (out []repo.Tail) {
+	e.attempts(func(a *repo.TaskAttemptRecord) {
+		if text := e.tails[a.Pod]; a.Log != "" && text != "" {
+			out = append(out, repo.Tail{Path: a.Log, Text: text})
 		}
-	}
-	for _, r := range e.record.Roles {
-		collect(r.Tasks)
-	}
-	for _, a := range e.record.Attempts {
-		collect(a.Tasks)
-	}
+	})
 	return out
 }
 
@@ -78,19 +67,21 @@ func forgetTails(e *entry, pushed []repo.Tail) {
 	for _, t := range pushed {
 		paths[t.Path] = true
 	}
-	drop := func(tasks []repo.TaskRecord) {
-		for _, t := range tasks {
-			for _, a := range t.Attempts {
-				if paths[a.Log] {
-					delete(e.tails, a.Pod)
-				}
-			}
+	e.attempts(func(a *repo.TaskAttemptRecord) {
+		if paths[a.Log] {
+			delete(e.tails, a.Pod)
+		}
+	})
+}
+
+// Unpublished is how many records wait for the remote.
+func (l *Loop) Unpublished() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.jobs {
+		if e.version != e.pushed {
+			n++
 		}
 	}
-	for _, r := range e.record.Roles {
-		drop(r.Tasks)
-	}
-	for _, a := range e.record.Attempts {
-		drop(a.Tasks)
-	}
+	return n
 }

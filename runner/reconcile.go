@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -42,6 +43,10 @@ func (l *Loop) Reconcile(ctx context.Context, now time.Time, key repo.Key) {
 	l.queue.add(key, now.Add(passBackoff(e.failures)))
 }
 
+// resync is how long a job with pods is left alone at most: a backend that
+// forgot to tell of a change delays it by no more than that.
+const resync = 5 * time.Minute
+
 // passBackoff is how long to wait after that many passes in a row met an error.
 func passBackoff(failures int) time.Duration {
 	return min(time.Minute, 250*time.Millisecond<<min(failures, 10))
@@ -49,22 +54,27 @@ func passBackoff(failures int) time.Duration {
 
 func (l *Loop) pass(ctx context.Context, now time.Time, e *entry) error {
 	pods, err := l.pods(ctx, e)
+	l.mu.Lock()
 	if err != nil {
+		e.settled = false // what was decided before may not hold any more
+		l.mu.Unlock()
 		return err
 	}
-	l.mu.Lock()
 	in := Input{
 		Now: now, Environment: l.opts.Environment, Revision: l.revision, Key: e.key, Job: e.job, Invalid: e.invalid, Withheld: e.withheld,
 		Record: e.record, Published: e.published, Runs: e.runs, Pods: pods, Refused: e.refused, Troubles: e.troubles,
 	}
 	l.mu.Unlock()
-	if in.Job != nil && l.opts.Forbidden != nil {
-		in.Forbidden = l.opts.Forbidden(in.Job)
+	if in.Job != nil {
+		in.Forbidden = l.forbidden(in.Job)
 	}
 	out := Decide(in)
 	l.keep(e, in, out)
 	if !out.At.IsZero() {
 		l.queue.add(e.key, out.At)
+	}
+	if !out.Settled || len(pods) > 0 {
+		l.queue.add(e.key, now.Add(resync))
 	}
 	return l.perform(ctx, now, e, out)
 }
@@ -82,7 +92,7 @@ func (l *Loop) pods(ctx context.Context, e *entry) ([]Pod, error) {
 		if !ok {
 			continue
 		}
-		if p.State == PodFailed && p.Held && !hasTail(&e.record, p.Name) {
+		if p.State == PodFailed && p.Held && !hasEnded(&e.record, &p) {
 			p.Tail = l.tail(ctx, e, all[i].Namespace, p.Name)
 		}
 		pods = append(pods, p)
@@ -90,14 +100,19 @@ func (l *Loop) pods(ctx context.Context, e *entry) ([]Pod, error) {
 	return pods, nil
 }
 
-// hasTail says whether a pod's outcome is in the record already.
-func hasTail(rec *repo.Record, pod string) bool {
+// hasEnded says whether a pod's outcome is in the record already, so that
+// nobody asks for its log any more.
+func hasEnded(rec *repo.Record, p *Pod) bool {
+	if rec.Run == nil || rec.Run.ID != p.Run {
+		return finishedIn(rec, p.Run) != nil
+	}
+	if p.Attempt.RunAttempt != rec.Run.Attempt {
+		return p.Attempt.RunAttempt < rec.Run.Attempt
+	}
 	for _, r := range rec.Roles {
 		for _, t := range r.Tasks {
-			for _, a := range t.Attempts {
-				if a.Pod == pod {
-					return a.Outcome != nil
-				}
+			if r.Name == p.Attempt.Role && t.Index == p.Attempt.Index {
+				return hasOutcome(t.Attempts, p.Attempt.Attempt)
 			}
 		}
 	}
@@ -137,6 +152,7 @@ func (l *Loop) tail(ctx context.Context, e *entry, namespace, name string) strin
 func (l *Loop) keep(e *entry, in Input, out Output) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer e.tidy()
 	e.settled = out.Settled
 	if reflect.DeepEqual(in.Record, out.Record) {
 		poke(l.progress)
@@ -146,6 +162,38 @@ func (l *Loop) keep(e *entry, in Input, out Output) {
 	e.record = out.Record
 	e.version++
 	l.changed()
+}
+
+// tidy drops what was noted of pods that the record does not ask for any more.
+func (e *entry) tidy() {
+	if len(e.tails)+len(e.refused)+len(e.troubles) == 0 {
+		return
+	}
+	named, told := map[string]bool{}, map[string]bool{}
+	e.attempts(func(a *repo.TaskAttemptRecord) {
+		named[a.Pod] = true
+		told[a.Pod] = a.Outcome == nil || a.Log != ""
+	})
+	maps.DeleteFunc(e.tails, func(pod, _ string) bool { return !told[pod] })
+	maps.DeleteFunc(e.refused, func(pod, _ string) bool { return !named[pod] })
+	maps.DeleteFunc(e.troubles, func(pod, _ string) bool { return !named[pod] })
+}
+
+// attempts calls f for every task attempt in the record.
+func (e *entry) attempts(f func(*repo.TaskAttemptRecord)) {
+	each := func(tasks []repo.TaskRecord) {
+		for i := range tasks {
+			for j := range tasks[i].Attempts {
+				f(&tasks[i].Attempts[j])
+			}
+		}
+	}
+	for i := range e.record.Roles {
+		each(e.record.Roles[i].Tasks)
+	}
+	for i := range e.record.Attempts {
+		each(e.record.Attempts[i].Tasks)
+	}
 }
 
 // report logs a line when a run began or ended.
@@ -194,33 +242,56 @@ func newOutcomes(old, now *repo.Record) []repo.Outcome {
 	return out
 }
 
-// perform carries out actions: creations side by side, the rest in order. All
-// are tried; the first error is returned.
-func (l *Loop) perform(ctx context.Context, now time.Time, e *entry, out Output) error {
-	var group errgroup.Group
-	group.SetLimit(l.opts.Parallel)
-	var first error
+// perform carries out actions: creations side by side, after the rest in order.
+// All are tried; the first error is returned.
+func (l *Loop) perform(ctx context.Context, now time.Time, e *entry, out Output) (first error) {
+	var creations []Action
 	for _, a := range out.Actions {
 		if a.Kind == Create {
-			addr, err := l.prepare(ctx, e, out.Run, a.Attempt.RunAttempt)
-			if err != nil {
-				return err
-			}
-			if l.opts.Parallel == 1 {
-				first = errors.Join(first, l.create(ctx, now, e, out.Run, a, addr))
-				continue
-			}
-			group.Go(func() error { return l.create(ctx, now, e, out.Run, a, addr) })
-			continue
-		}
-		if err := l.do(ctx, e, a); err != nil && first == nil {
+			creations = append(creations, a)
+		} else if err := l.do(ctx, e, a); err != nil && first == nil {
 			first = err
 		}
 	}
-	if err := group.Wait(); err != nil && first == nil {
+	if len(creations) == 0 {
+		return first
+	}
+	if err := l.createAll(ctx, now, e, out.Run, creations); err != nil && first == nil {
 		first = err
 	}
 	return first
+}
+
+// createAll makes the pods of one attempt of a run. The policy is asked here
+// too: a record can be pushed by anybody, and must not bring a run into being
+// that could not have been started.
+func (l *Loop) createAll(ctx context.Context, now time.Time, e *entry, run *repo.Run, creations []Action) error {
+	if why := l.forbidden(&run.Job); why != "" {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, a := range creations {
+			e.refused[a.Pod] = "the policy forbids it: " + why
+		}
+		l.queue.add(e.key, now)
+		return nil
+	}
+	addr, err := l.prepare(ctx, e, run, creations[0].Attempt.RunAttempt)
+	if err != nil {
+		return err
+	}
+	var group errgroup.Group
+	group.SetLimit(l.opts.Parallel)
+	for _, a := range creations {
+		group.Go(func() error { return l.create(ctx, now, e, run, a, addr) })
+	}
+	return group.Wait()
+}
+
+func (l *Loop) forbidden(job *repo.Job) string {
+	if l.opts.Forbidden == nil {
+		return ""
+	}
+	return l.opts.Forbidden(job)
 }
 
 // prepare makes what an attempt needs, once for each process and each change of its run.

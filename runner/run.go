@@ -3,6 +3,8 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,6 +23,9 @@ const settling = 100 * time.Millisecond
 // poll before its time. It waits for all that it started.
 func (l *Loop) Run(ctx context.Context, source Source, hasten <-chan struct{}, once bool) error {
 	if err := l.untilLoaded(ctx, once); err != nil {
+		if ctx.Err() != nil {
+			return nil // to be told to end is no failure
+		}
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -171,24 +176,67 @@ func (l *Loop) watchLoop(ctx context.Context) error {
 			return ctx.Err()
 		}
 		l.opts.Log.Error().Err(err).Msg("pods cannot be watched")
+		l.mu.Lock()
+		for key := range l.jobs { // what changed meanwhile was told to nobody
+			l.queue.add(key, time.Now().Add(passBackoff(failures)+time.Second))
+		}
+		l.mu.Unlock()
 		if !sleep(ctx, passBackoff(failures), nil) {
 			return ctx.Err()
 		}
 	}
 }
 
-// untilSettled returns errDone when every job has come to rest and is published.
+// patience is how long Run with once is silent about what it waits for.
+const patience = 30 * time.Second
+
+// untilSettled returns errDone when every job has come to rest and is
+// published. Now and then it logs what it waits for, if that has changed.
 func (l *Loop) untilSettled(ctx context.Context) error {
+	remind := time.NewTicker(patience)
+	defer remind.Stop()
+	told := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-remind.C:
+			if text := strings.Join(l.waitsFor(), "; "); text != told && text != "" {
+				told = text
+				l.opts.Log.Info().Msg("waiting for " + text)
+			}
 		case <-l.progress:
 		}
 		if l.Settled(time.Now()) {
 			return errDone
 		}
 	}
+}
+
+// waitsFor names what has not come to rest: some jobs, and how many more.
+func (l *Loop) waitsFor() (what []string) {
+	const most = 5
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	more, unpublished := 0, 0
+	for _, e := range l.sorted() {
+		switch {
+		case e.settled && e.version == e.pushed:
+		case e.settled:
+			unpublished++
+		case len(what) == most:
+			more++
+		default:
+			what = append(what, fmt.Sprintf("%s (%s)", e.key, strings.TrimSuffix(string(e.record.Phase)+": "+e.record.Message, ": ")))
+		}
+	}
+	if more > 0 {
+		what = append(what, fmt.Sprintf("%d more jobs", more))
+	}
+	if unpublished > 0 {
+		what = append(what, fmt.Sprintf("%d records to be pushed", unpublished))
+	}
+	return what
 }
 
 // Settled says whether every job has come to rest and everything is published.

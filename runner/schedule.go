@@ -45,7 +45,9 @@ func (d *decision) scheduled() (time.Time, bool) {
 		from = rec.Last.Time
 	}
 	last, next := latest(spec, from, d.now)
-	rec.Next = stamp(next)
+	if rec.Next = stamp(next); next.IsZero() { // the 30th of February
+		rec.Next = nil
+	}
 	d.wake(next)
 	return last, !last.IsZero()
 }

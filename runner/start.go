@@ -118,7 +118,7 @@ func newRoles(job *repo.Job) []repo.RoleRecord {
 	roles := make([]repo.RoleRecord, len(job.Roles))
 	for i := range job.Roles {
 		r := &job.Roles[i]
-		roles[i] = repo.RoleRecord{Name: r.Name, Replicas: r.Replicas, Daemon: r.Daemon, GPUs: GPUs(&r.Template.Spec)}
+		roles[i] = repo.RoleRecord{Name: r.Name, Replicas: r.Replicas, Daemon: r.Daemon, GPUs: repo.GPUs(&r.Template.Spec)}
 		for n := range r.Replicas {
 			roles[i].Tasks = append(roles[i].Tasks, newTask(r.Name, n))
 		}
@@ -201,7 +201,7 @@ func (d *decision) loseDefinition() bool {
 // rescale lets a change of replica counts alone reach the run that is going on.
 func (d *decision) rescale() bool {
 	job, run := d.in.Job, d.rec.Run
-	if job == nil || d.in.Invalid != nil || !job.Rescale || job.Shape != run.Shape || job.Digest == run.Digest || run.Ending != nil {
+	if job == nil || d.in.Invalid != nil || d.in.Forbidden != "" || !job.Rescale || job.Shape != run.Shape || job.Digest == run.Digest || run.Ending != nil {
 		return false
 	}
 	scaled := *d.def

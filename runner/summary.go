@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
@@ -162,14 +161,20 @@ func (d *decision) activePhase() (phase repo.Phase, reason, message string) {
 	return repo.PhaseRunning, "", ""
 }
 
+// The condition by which a removal that waits to be confirmed is known again.
+const (
+	conditionValid = "Valid"
+	reasonWithheld = "Withheld"
+)
+
 // conditions say whether the definition can be read, and whether it is what ran last.
 func (d *decision) conditions() {
-	valid := metav1.Condition{Type: "Valid", Status: metav1.ConditionTrue, Reason: "Read"}
+	valid := metav1.Condition{Type: conditionValid, Status: metav1.ConditionTrue, Reason: "Read"}
 	if d.in.Invalid != nil {
 		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, "DefinitionInvalid", first(d.rec.Errors)
 	}
 	if d.in.Withheld != "" {
-		valid.Status, valid.Reason, valid.Message = metav1.ConditionUnknown, "Withheld", d.in.Withheld
+		valid.Status, valid.Reason, valid.Message = metav1.ConditionUnknown, reasonWithheld, d.in.Withheld
 	}
 	d.set(valid)
 	if d.in.Job == nil || d.in.Invalid != nil {
@@ -218,24 +223,4 @@ func (d *decision) set(c metav1.Condition) {
 		return
 	}
 	d.rec.Conditions = append(d.rec.Conditions, c)
-}
-
-// GPUs is how many GPUs a pod asks for: every resource named gpu, of any
-// vendor, and MIG slices, added up over its containers.
-func GPUs(spec *corev1.PodSpec) int64 {
-	var n int64
-	for i := range spec.Containers {
-		c := &spec.Containers[i]
-		for name, q := range c.Resources.Limits {
-			if isGPU(name) {
-				n += q.Value()
-			}
-		}
-		for name, q := range c.Resources.Requests {
-			if _, limited := c.Resources.Limits[name]; !limited && isGPU(name) {
-				n += q.Value()
-			}
-		}
-	}
-	return n
 }
