@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -66,12 +67,12 @@ func sidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// admit gives room on the machine to waiting pods, oldest first. A pod that has
-// to wait keeps its share free: younger ones pass it only with what it does not need.
+// admit gives room on the machine to waiting pods, oldest first. What has to
+// wait keeps its share free: younger ones pass it only with what it does not need.
 func (b *Backend) admit(all []*entry) {
 	var waiting []*entry
 	for _, e := range all {
-		if e.outcome == nil && e.deletion == nil && b.ours(e.pod) && !exists(filepath.Join(e.dir, admittedFile)) && !exists(filepath.Join(e.dir, shimFile)) {
+		if e.outcome == nil && e.deletion == nil && b.ours(e.pod) && !e.placed() {
 			waiting = append(waiting, e)
 		}
 	}
@@ -85,27 +86,29 @@ func (b *Backend) admit(all []*entry) {
 	}
 	defer unlock()
 	r := b.room(all)
-	slices.SortFunc(waiting, func(a, b *entry) int {
-		if c := a.file.ModTime().Compare(b.file.ModTime()); c != 0 {
-			return c
-		}
-		return compareText(a.dir, b.dir)
-	})
-	for _, e := range waiting {
-		why := r.refusal(need(e.pod))
-		if why == "" {
-			if err := writeDurable(filepath.Join(e.dir, admittedFile), b.order(e.pod, r)); err != nil {
-				why = err.Error()
+	for _, p := range b.parties(all, waiting) {
+		why := p.refusal(r)
+		for _, e := range p.pods {
+			told := why
+			if told == "" {
+				if err := writeDurable(filepath.Join(e.dir, admittedFile), b.order(e.pod, r)); err != nil {
+					told = err.Error()
+				}
 			}
+			b.tellWhy(e, told)
 		}
-		b.mu.Lock()
-		if why == "" {
-			delete(b.waiting, e.dir)
-		} else if b.waiting[e.dir] != why {
-			b.waiting[e.dir] = why
-			b.announce(keyOf(e.pod))
-		}
-		b.mu.Unlock()
+	}
+}
+
+// tellWhy keeps what a pod waits for, "" for nothing, and lets watches know.
+func (b *Backend) tellWhy(e *entry, why string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if why == "" {
+		delete(b.waiting, e.dir)
+	} else if b.waiting[e.dir] != why {
+		b.waiting[e.dir] = why
+		b.announce(keyOf(e.pod))
 	}
 }
 
@@ -159,22 +162,26 @@ func (r *room) take(pod *corev1.Pod, d demand) {
 	}
 }
 
-// refusal says what a pod has to wait for, "" for nothing. What a refused pod
-// needs is kept from those behind it, unless it can never be had.
-func (r *room) refusal(d demand) string {
+// refusal says what has to be waited for before so much can be given away, ""
+// for nothing. What is refused is kept from those behind, unless it can never be had.
+func (r *room) refusal(who string, d demand) string {
 	var never, wait []string
 	for _, name := range slices.Sorted(maps.Keys(d)) {
 		n, q := d[name], r.capacity[name]
 		switch all := amount(name, q); {
 		case n <= 0:
 		case n > all:
-			never = append(never, fmt.Sprintf("needs %s %s, this machine has %s", show(name, n), name, show(name, all)))
+			text := fmt.Sprintf("needs %s, this machine has %s", show(name, n), number(name, all))
+			if name == resourceGPU && r.trouble != "" {
+				text += " (" + r.trouble + ")"
+			}
+			never = append(never, text)
 		case n > r.free[name] || name == resourceGPU && int(n) > len(r.gpuFree):
-			wait = append(wait, fmt.Sprintf("needs %s %s, %s of %s free%s", show(name, n), name, show(name, max(0, r.free[name])), show(name, all), r.waitsFor(name)))
+			wait = append(wait, fmt.Sprintf("needs %s, %s of %s free%s", show(name, n), number(name, max(0, r.free[name])), number(name, all), r.waitsFor(name)))
 		}
 	}
 	if never != nil {
-		return "can never run here: " + strings.Join(never, "; ")
+		return "can never run here: " + who + strings.Join(never, "; ")
 	}
 	if wait == nil {
 		return ""
@@ -182,7 +189,7 @@ func (r *room) refusal(d demand) string {
 	for name, n := range d {
 		r.free[name] -= n
 	}
-	return strings.Join(wait, "; ")
+	return who + strings.Join(wait, "; ")
 }
 
 func (r *room) waitsFor(name corev1.ResourceName) string {
@@ -198,14 +205,32 @@ func (r *room) waitsFor(name corev1.ResourceName) string {
 	return " (waits for " + strings.Join(list, ", ") + more + ")"
 }
 
+// show is so much of a resource, in words: 1 GPU, 2.5 CPUs, 4Gi memory.
 func show(name corev1.ResourceName, n int64) string {
+	noun := string(name)
+	one := n == 1
+	switch name {
+	case resourceGPU:
+		noun = "GPUs"
+	case corev1.ResourceCPU:
+		noun, one = "CPUs", n == 1000
+	default:
+		one = false
+	}
+	if one {
+		noun = noun[:len(noun)-1]
+	}
+	return number(name, n) + " " + noun
+}
+
+func number(name corev1.ResourceName, n int64) string {
 	switch name {
 	case corev1.ResourceCPU:
-		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
+		return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64)
 	case corev1.ResourceMemory:
 		return resource.NewQuantity(n, resource.BinarySI).String()
 	}
-	return fmt.Sprint(n)
+	return strconv.FormatInt(n, 10)
 }
 
 // order gives a pod its place. Containers share no GPU; init containers, which

@@ -50,7 +50,7 @@ func TestGPUsAreNotShared(t *testing.T) {
 	c := conditionOf(get(t, b, "gpu-2"), corev1.PodScheduled)
 	assert.Equal(t, corev1.ConditionFalse, c.Status)
 	assert.Equal(t, "Unschedulable", c.Reason)
-	assert.Equal(t, "needs 2 nvidia.com/gpu, 0 of 4 free (waits for ns/gpu-0, ns/gpu-1)", c.Message)
+	assert.Equal(t, "needs 2 GPUs, 0 of 4 free (waits for ns/gpu-0, ns/gpu-1)", c.Message)
 
 	// A daemon that starts again knows who has what.
 	require.NoError(t, b.Close())
@@ -87,9 +87,9 @@ func TestWhatCanNeverFit(t *testing.T) {
 		asks []string
 		want string
 	}{
-		"cpu":    {[]string{"cpu", "2500m"}, "can never run here: needs 2500m cpu, this machine has 2"},
+		"cpu":    {[]string{"cpu", "2500m"}, "can never run here: needs 2.5 CPUs, this machine has 2"},
 		"memory": {[]string{"memory", "4Gi"}, "can never run here: needs 4Gi memory, this machine has 1Gi"},
-		"gpu":    {[]string{"nvidia.com/gpu", "1"}, "can never run here: needs 1 nvidia.com/gpu, this machine has 0"},
+		"gpu":    {[]string{"nvidia.com/gpu", "1"}, "can never run here: needs 1 GPU, this machine has 0"},
 		"tpu":    {[]string{"google.com/tpu", "8"}, "can never run here: needs 8 google.com/tpu, this machine has 0"},
 	} {
 		create(t, b, testPod(name, "true", asks(tc.asks...)))
@@ -114,7 +114,7 @@ func TestOldestFirst(t *testing.T) {
 	assert.Equal(t, corev1.PodPending, get(t, b, "b-big").Status.Phase)
 	small := get(t, b, "a-small")
 	assert.Equal(t, corev1.PodPending, small.Status.Phase, "it would starve the older one")
-	assert.Contains(t, conditionOf(small, corev1.PodScheduled).Message, "needs 1 cpu")
+	assert.Contains(t, conditionOf(small, corev1.PodScheduled).Message, "needs 1 CPU,")
 	require.NoError(t, os.WriteFile(filepath.Join(b.podDir("ns", "a-holds"), workDir, "go"), nil, 0o600))
 	until(t, b, "b-big", corev1.PodSucceeded)
 	until(t, b, "a-small", corev1.PodSucceeded)

@@ -37,11 +37,12 @@ type Options struct {
 	// NoMounts runs every pod without private mounts.
 	NoMounts bool
 	Logger   zerolog.Logger
-}
 
-// rescan is how often the directory is looked through although nobody said
-// that something changed: shims that were killed cannot say it.
-const rescan = 2 * time.Second
+	// rescan is how often the directory is looked through although nobody said
+	// that something changed: shims that were killed cannot say it.
+	rescan time.Duration
+	ask    time.Duration // how long nvidia-smi may take; 8 cold GPUs need 10 s and more
+}
 
 // Backend holds the pods of one environment as processes of this machine.
 type Backend struct {
@@ -129,13 +130,19 @@ func (o *Options) complete() error {
 	if o.RestartBackoffMax <= 0 {
 		o.RestartBackoffMax = 5 * time.Minute
 	}
+	if o.rescan <= 0 {
+		o.rescan = 2 * time.Second
+	}
+	if o.ask <= 0 {
+		o.ask = 30 * time.Second
+	}
 	return nil
 }
 
 // keep makes a pass whenever something changed, and one that looks at
 // everything each rescan.
 func (b *Backend) keep(ctx context.Context) {
-	tick := time.NewTicker(rescan)
+	tick := time.NewTicker(b.options.rescan)
 	defer tick.Stop()
 	for {
 		select {

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -21,6 +22,7 @@ type machine struct {
 	capacity corev1.ResourceList
 	gpus     []int // indices, as nvidia-smi counts them
 	uuids    map[int]string
+	trouble  string // why its GPUs are not known
 }
 
 // measure looks at the machine once. Options.Capacity has the last word.
@@ -30,8 +32,9 @@ func measure(ctx context.Context, o Options, base []string) machine {
 		corev1.ResourceMemory: *resource.NewQuantity(memory(), resource.BinarySI),
 	}}
 	var err error
-	if m.gpus, m.uuids, err = findGPUs(ctx, base); err != nil {
-		o.Logger.Warn().Err(err).Msg("nvidia-smi: no GPU is used")
+	if m.gpus, m.uuids, err = findGPUs(ctx, base, o.ask); err != nil {
+		m.trouble = "nvidia-smi: " + err.Error()
+		o.Logger.Warn().Err(err).Msg("nvidia-smi: no GPU is used until the daemon starts again")
 	}
 	for name, q := range o.Capacity {
 		m.capacity[name] = q
@@ -49,30 +52,64 @@ func measure(ctx context.Context, o Options, base []string) machine {
 	return m
 }
 
-// findGPUs asks nvidia-smi; a machine without it has none.
-func findGPUs(ctx context.Context, base []string) ([]int, map[int]string, error) {
+// findGPUs asks nvidia-smi, and waits for so long; a machine without it has none.
+func findGPUs(ctx context.Context, base []string, patience time.Duration) ([]int, map[int]string, error) {
 	path, err := lookPath("nvidia-smi", "/", base)
 	if err != nil {
 		return nil, nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "--query-gpu=index,uuid,memory.total", "--format=csv,noheader")
-	cmd.Env, cmd.WaitDelay = base, time.Second
-	out, err := cmd.Output()
+	out, err := answer(ctx, path, base)
 	if err != nil {
 		return nil, nil, err
 	}
 	var gpus []int
 	uuids := map[int]string{}
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(out) {
 		f := strings.Split(line, ",")
 		i, err := strconv.Atoi(strings.TrimSpace(f[0]))
-		if err != nil || len(f) < 2 {
-			return nil, nil, errors.New("unexpected answer: " + strconv.Quote(strings.TrimSpace(line)))
+		if err != nil || i < 0 || len(f) < 2 || slices.Contains(gpus, i) {
+			return nil, nil, fmt.Errorf("unexpected answer: %.80q", strings.TrimSpace(line))
 		}
 		gpus = append(gpus, i)
 		uuids[i] = strings.TrimSpace(f[1])
 	}
 	return gpus, uuids, nil
+}
+
+// answer is what nvidia-smi prints. A driver that hangs may keep even a killed
+// process from ending, and nobody can wait for that: it is left to the system.
+func answer(ctx context.Context, path string, base []string) (string, error) {
+	type result struct {
+		out []byte
+		err error
+	}
+	done := make(chan result, 1)
+	cmd := exec.CommandContext(ctx, path, "--query-gpu=index,uuid", "--format=csv,noheader")
+	cmd.Env, cmd.WaitDelay = base, 100*time.Millisecond
+	go func() {
+		out, err := cmd.Output()
+		done <- result{out, err}
+	}()
+	var r result
+	select {
+	case r = <-done:
+	case <-ctx.Done():
+		give := time.NewTimer(time.Second)
+		defer give.Stop()
+		select {
+		case r = <-done:
+		case <-give.C:
+		}
+	}
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("no answer in time: %w", ctx.Err())
+	case errors.As(r.err, &exit):
+		said, _, _ := strings.Cut(strings.TrimSpace(string(append(r.out, exit.Stderr...))), "\n")
+		return "", fmt.Errorf("%w: %.120s", r.err, said)
+	}
+	return string(r.out), r.err
 }

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,7 +25,8 @@ import (
 // The test binary is its own shim, as the program is.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "shim" {
-		os.Exit(ShimMain(os.Args[2]))
+		// Not by os.Exit, which makes a race-built program wait a second.
+		unix.Exit(ShimMain(os.Args[2]))
 	}
 	if len(os.Args) == 3 && os.Args[1] == "daemon" {
 		daemonMain(os.Args[2])
@@ -52,6 +55,11 @@ func stateDir(t *testing.T) string {
 				eventually(t, "shims end", func() bool { return !s.alive() })
 			}
 		}
+		logs, _ := filepath.Glob(filepath.Join(dir, "pods", "*", "*", shimLog))
+		for _, file := range logs {
+			text, _ := os.ReadFile(file)
+			assert.NotContains(t, string(text), "DATA RACE")
+		}
 		require.NoError(t, scrub(dir))
 	})
 	return dir
@@ -59,7 +67,7 @@ func stateDir(t *testing.T) string {
 
 func open(t *testing.T, dir string, options ...func(*Options)) *Backend {
 	t.Helper()
-	o := Options{Logger: zerolog.Nop(), RestartBackoff: 20 * time.Millisecond, RestartBackoffMax: 50 * time.Millisecond}
+	o := Options{Logger: zerolog.Nop(), RestartBackoff: 20 * time.Millisecond, RestartBackoffMax: 50 * time.Millisecond, rescan: 200 * time.Millisecond}
 	for _, f := range options {
 		f(&o)
 	}

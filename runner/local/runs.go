@@ -210,14 +210,8 @@ func (b *Backend) Forget(ctx context.Context, run, namespace string) error {
 
 // configMaps are those of the run that a pod belongs to, by name.
 func (b *Backend) configMaps(pod *corev1.Pod) (map[string]corev1.ConfigMap, error) {
-	id := pod.Labels[repo.LabelRun]
-	if id == "" || len(validation.IsDNS1123Label(id)) > 0 {
-		return nil, nil
-	}
-	var run repo.Run
-	if err := read(filepath.Join(b.runDir(id), runFile), &run); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	} else if err != nil {
+	run, err := b.runOf(pod)
+	if run == nil || err != nil {
 		return nil, err
 	}
 	return decodeConfigMaps(run.Job.Objects)
