@@ -27,13 +27,14 @@ type graph struct {
 	formats formats
 	// overlay is set for the environment's overlay: it is applied to every
 	// unit, so its patches have to say what they are for.
-	overlay  bool
-	served   map[string][]byte // what kustomize is given, by path
-	sources  map[string]*manifest.Document
-	nodes    map[string]*node
-	contents map[string]resource
-	patches  []patch
-	problems []*repo.Error
+	overlay      bool
+	served       map[string][]byte // what kustomize is given, by path
+	sources      map[string]*manifest.Document
+	nodes        map[string]*node
+	contents     map[string]resource
+	patches      []patch
+	replacements []replacement
+	problems     []*repo.Error
 }
 
 // node is one directory with a kustomization.
@@ -151,6 +152,9 @@ func (g *graph) kustomization(dir string, from reference) *manifest.Document {
 		}
 	}
 	switch {
+	case len(found) == 0 && from.doc == nil:
+		g.add(&repo.Error{File: dir, Message: "there is no kustomization.yaml in it"})
+		return nil
 	case len(found) == 0:
 		g.at(from, "directory %q has no kustomization.yaml", dir)
 		return nil
@@ -162,7 +166,11 @@ func (g *graph) kustomization(dir string, from reference) *manifest.Document {
 	if docs == nil {
 		return nil
 	}
-	if len(docs) != 1 {
+	switch {
+	case len(docs) == 0:
+		g.add(&repo.Error{File: found[0], Line: 1, Message: "the file is empty; a kustomization is a map of fields, resources among them"})
+		return nil
+	case len(docs) > 1:
 		g.add(&repo.Error{File: found[0], Line: 1, Message: fmt.Sprintf("a kustomization is one document, found %d", len(docs))})
 		return nil
 	}

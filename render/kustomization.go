@@ -5,7 +5,6 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/labels"
@@ -31,6 +30,7 @@ var refusedFields = map[string]string{
 	"secretGenerator": "is refused: secrets are never read from a repository; create the Secret in the cluster and name it in the job",
 	"vars":            "is refused: kustomize has given it up; use replacements",
 	"imageTags":       "is refused: kustomize has given it up; use images",
+	"replicas":        "is refused: it changes Deployments and their like, never a job; patch the replicas of the job's role",
 }
 
 // decode checks the fields of a kustomization and brings it into the form that
@@ -91,53 +91,6 @@ func (g *graph) header(n *node) {
 	k.APIVersion = want
 }
 
-// generators checks the files of config map generators.
-func (g *graph) generators(n *node) {
-	for i := range n.fields.ConfigMapGenerator {
-		args := &n.fields.ConfigMapGenerator[i]
-		field := manifest.Item("configMapGenerator", i)
-		if args.Name == "" {
-			g.add(n.doc.Errorf(field, "name is required"))
-		}
-		if args.EnvSource != "" {
-			args.EnvSources, args.EnvSource = append(args.EnvSources, args.EnvSource), ""
-		}
-		for j, ref := range args.FileSources {
-			key, file, named := strings.Cut(ref, "=")
-			if !named {
-				key, file = path.Base(ref), ref
-			}
-			if name, ok := g.data(n, file, reference{n.doc, manifest.Item(field+".files", j)}); ok {
-				args.FileSources[j] = key + "=" + relative(n.dir, name)
-			}
-		}
-		for j, ref := range args.EnvSources {
-			if name, ok := g.data(n, ref, reference{n.doc, manifest.Item(field+".envs", j)}); ok {
-				args.EnvSources[j] = relative(n.dir, name)
-			}
-		}
-	}
-	n.own += len(n.fields.ConfigMapGenerator)
-}
-
-// data serves a file that a generator takes as it is.
-func (g *graph) data(n *node, ref string, from reference) (string, bool) {
-	name, ok := g.file(n, ref, from)
-	if !ok {
-		return "", false
-	}
-	if g.served[name] != nil {
-		return name, g.contents[name].documents == 0
-	}
-	data, err := g.reader.file(name)
-	if err != nil {
-		g.at(from, "%q: %s", shorten(ref), err)
-		return "", false
-	}
-	g.served[name] = data
-	return name, true
-}
-
 // normalizeReplacements puts replacements that lie in files of their own in place.
 func (g *graph) normalizeReplacements(n *node) {
 	var all []types.ReplacementField
@@ -177,6 +130,7 @@ func items(d *manifest.Document) []*manifest.Document {
 }
 
 func (g *graph) checkReplacement(at reference, r types.Replacement) {
+	g.replacements = append(g.replacements, replacement{at, r})
 	if (r.Source == nil) == (r.SourceValue == nil) {
 		g.at(at, "want either source or sourceValue")
 	}
@@ -210,6 +164,11 @@ func (g *graph) checkSelector(at reference, s *types.Selector) {
 
 // serve puts a checked kustomization where kustomize will find it.
 func (g *graph) serve(n *node) {
+	// Kustomize takes none that says nothing: an overlay that waits for its
+	// first patch, as init writes it. Options that are empty change nothing.
+	if n.fields.GeneratorOptions == nil {
+		n.fields.GeneratorOptions = &types.GeneratorOptions{}
+	}
 	text, err := encode(n.fields)
 	if err != nil {
 		g.add(n.doc.Errorf("", "%s", err))

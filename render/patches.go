@@ -28,6 +28,12 @@ type patch struct {
 	copies     int
 }
 
+// replacement is one that was checked, for problems that kustomize finds with it.
+type replacement struct {
+	at reference
+	of types.Replacement
+}
+
 // operation of a JSON patch.
 type operation struct {
 	Op    string `json:"op"`
@@ -214,6 +220,9 @@ func (o operation) wrong() string {
 	}
 	if !pointer(o.Path) {
 		return fmt.Sprintf("path must begin with /, not %q", o.Path)
+	}
+	if o.Path == "" && o.Op != "test" {
+		return "path is empty, which is the whole object: name a field of it, as in /spec"
 	}
 	return ""
 }

@@ -146,7 +146,7 @@ func TestBrokenSettingsAndOverlays(t *testing.T) {
 		"overlay: no target":  {"overlays/prod/kustomization.yaml", component + "patches: [{patch: '{apiVersion: v1, kind: Pod, metadata: {name: x}}'}]", `overlays/prod/kustomization.yaml:3:11: patches[0]: a patch of an environment's overlay needs a target`},
 		"overlay: kind":       {"overlays/prod/kustomization.yaml", "resources: []", `must be a Component: write "apiVersion: kustomize.config.k8s.io/v1alpha1" and "kind: Component"`},
 		"overlay: unknown":    {"overlays/prod/kustomization.yaml", component + "patchs: []", `patchs: unknown field; did you mean "patches"?`},
-		"overlay: no file":    {"overlays/prod/readme.txt", "", `directory "overlays/prod" has no kustomization.yaml`},
+		"overlay: no file":    {"overlays/prod/readme.txt", "", `overlays/prod: there is no kustomization.yaml in it`},
 		"overlay: URL":        {"overlays/prod/kustomization.yaml", component + "resources: [https://example.com/x.yaml]", `is a URL`},
 		"overlay: unreadable": {"overlays/prod/kustomization.yaml", "]", `overlays/prod/kustomization.yaml:1`},
 	}

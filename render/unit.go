@@ -277,6 +277,8 @@ func (b *unitBuild) readJob(o built, format *manifest.Format) *repo.Job {
 func (b *unitBuild) finish(jobs []*repo.Job, from []built, objects []repo.Object, fallback *repo.Error) {
 	changes, wrong, err := applyToPods(jobs, b.overlay)
 	if err != nil {
+		// Nothing but the overlay has been at work on them.
+		fallback = b.overlay.graph.nodes[b.overlay.dir].doc.Errorf("", "")
 		e := translate(err, &graph{}, b.overlay, fallback)
 		for i, job := range jobs {
 			b.invalid(named{key: job.Key}, from[i].line(), []*repo.Error{e})
