@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -25,8 +26,10 @@ func (p *Policy) Check(job repo.Job) []*repo.Error {
 		role := &job.Roles[i]
 		field := fmt.Sprintf("roles[%s].template.spec", role.Name)
 		replicas += int64(role.Replicas)
-		gpus += int64(role.Replicas) * podGPUs(&role.Template.Spec)
+		gpus = addGPUs(gpus, role.Replicas, repo.GPUs(&role.Template.Spec))
+		c.security(field, &role.Template)
 		c.hostPaths(field, &role.Template.Spec)
+		c.claims(field, &role.Template.Spec)
 		c.images(field, &role.Template.Spec)
 		c.account(field, &role.Template.Spec)
 		if p.HostNetwork != nil && !*p.HostNetwork && role.Template.Spec.HostNetwork {
@@ -122,6 +125,14 @@ func (c *checker) images(field string, spec *corev1.PodSpec) {
 	}
 	check("initContainers", spec.InitContainers)
 	check("containers", spec.Containers)
+	for _, k := range spec.EphemeralContainers {
+		check("ephemeralContainers", []corev1.Container{corev1.Container(k.EphemeralContainerCommon)})
+	}
+	for _, v := range spec.Volumes { // an image can be a volume, too
+		if v.Image != nil {
+			check("volumes", []corev1.Container{{Name: v.Name, Image: v.Image.Reference}})
+		}
+	}
 }
 
 // from says whether an image comes from a registry, or a path of one. Names
@@ -161,40 +172,21 @@ func (c *checker) account(field string, spec *corev1.PodSpec) {
 	}
 }
 
-// podGPUs are of one pod: what its containers ask for together, or its hungriest init
-// container, which runs before them.
-func podGPUs(spec *corev1.PodSpec) int64 {
-	var together, most int64
-	for i := range spec.Containers {
-		together += containerGPUs(&spec.Containers[i])
+// claims refuses devices that are asked for by claims: nobody here can count
+// what a claim brings.
+func (c *checker) claims(field string, spec *corev1.PodSpec) {
+	if c.policy.MaxGPUs != nil && len(spec.ResourceClaims) > 0 {
+		c.errorf(field+".resourceClaims", "the policy counts GPUs, and those of resource claims cannot be counted")
 	}
-	for i := range spec.InitContainers {
-		most = max(most, containerGPUs(&spec.InitContainers[i]))
-	}
-	return max(together, most)
 }
 
-func containerGPUs(c *corev1.Container) int64 {
-	n := map[corev1.ResourceName]int64{}
-	for _, resources := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
-		for name, q := range resources {
-			if isGPU(string(name)) {
-				n[name] = max(n[name], q.Value())
-			}
-		}
+// addGPUs adds those of a role; what no integer can hold is the largest one.
+func addGPUs(sum int64, replicas int32, each int64) int64 {
+	n := int64(max(replicas, 0))
+	if each > 0 && n > (math.MaxInt64-sum)/each {
+		return math.MaxInt64
 	}
-	var sum int64
-	for _, v := range n {
-		sum += v
-	}
-	return sum
-}
-
-// isGPU knows nvidia.com/gpu, amd.com/gpu, gpu.intel.com/i915, parts of a GPU
-// (nvidia.com/mig-1g.5gb) and the name of old clusters.
-func isGPU(resource string) bool {
-	domain, name, _ := strings.Cut(resource, "/")
-	return strings.HasSuffix(name, "gpu") || strings.HasPrefix(name, "mig-") || strings.HasPrefix(domain, "gpu.")
+	return sum + n*each
 }
 
 // list shows what a policy allows.

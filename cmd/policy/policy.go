@@ -5,6 +5,7 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -13,11 +14,18 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	psa "k8s.io/pod-security-admission/api"
+	standards "k8s.io/pod-security-admission/policy"
 )
 
-// Policy is what is allowed. A field that is absent allows everything; a list
-// that is there and empty allows nothing.
+// Policy is what is allowed. A field that is absent allows everything, but for
+// PodSecurity; a list that is there and empty allows nothing.
 type Policy struct {
+	// PodSecurity is the level of Kubernetes' pod security standards that pods
+	// keep to: privileged, baseline or restricted; baseline when absent.
+	// HostPaths and HostNetwork, when they are there, say what they are about
+	// in its place.
+	PodSecurity psa.Level `yaml:"podSecurity"`
 	// Namespaces that jobs may be in; a * at the end matches any rest.
 	Namespaces *[]string `yaml:"namespaces"`
 	// HostPaths that may be mounted, with everything below them.
@@ -30,9 +38,11 @@ type Policy struct {
 	Registries *[]string `yaml:"registries"`
 	// ServiceAccounts that pods may run as. A pod that names none runs as "default".
 	ServiceAccounts *[]string `yaml:"serviceAccounts"`
+
+	evaluator standards.Evaluator
 }
 
-var fields = []string{"namespaces", "hostPaths", "hostNetwork", "maxReplicas", "maxGPUs", "registries", "serviceAccounts"}
+var fields = []string{"podSecurity", "namespaces", "hostPaths", "hostNetwork", "maxReplicas", "maxGPUs", "registries", "serviceAccounts"}
 
 // Parse reads a policy strictly: a field that it does not know would be a
 // limit that nobody keeps.
@@ -76,7 +86,14 @@ func known(root *yaml.Node) error {
 	return nil
 }
 
-func (p *Policy) check() error {
+func (p *Policy) check() (err error) {
+	p.PodSecurity = cmp.Or(p.PodSecurity, psa.LevelBaseline)
+	if !p.PodSecurity.Valid() {
+		return fmt.Errorf("podSecurity: %q is none of privileged, baseline, restricted", p.PodSecurity)
+	}
+	if p.evaluator, err = standards.NewEvaluator(standards.DefaultChecks(), nil); err != nil {
+		return fmt.Errorf("pod security standards: %w", err)
+	}
 	if p.HostPaths != nil {
 		for _, h := range *p.HostPaths {
 			if !path.IsAbs(h) {

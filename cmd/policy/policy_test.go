@@ -46,7 +46,9 @@ func TestCheck(t *testing.T) {
 		spec         corev1.PodSpec
 		want         string // "" when it is allowed
 	}{
-		{"nothing said", "{}", mount("/etc"), ""},
+		{"nothing said but the level", "podSecurity: privileged", mount("/etc"), ""},
+		{"nothing said", "{}", image("x"), ""},
+		{"nothing said is baseline", "{}", mount("/etc"), `roles[worker].template.spec: pod security level baseline forbids: hostPath volumes (volume "data")`},
 		{"namespace", "namespaces: [nlp]", corev1.PodSpec{}, ""},
 		{"namespace pattern", "namespaces: ['nl*']", corev1.PodSpec{}, ""},
 		{"another namespace", "namespaces: [vision, 'nlp-*']", corev1.PodSpec{},
@@ -62,7 +64,8 @@ func TestCheck(t *testing.T) {
 		{"host path root", "hostPaths: [/]", mount("/etc"), ""},
 		{"host network", "hostNetwork: false", corev1.PodSpec{HostNetwork: true},
 			"jobs/a.yaml:3: roles[worker].template.spec.hostNetwork: the policy does not allow the host's network"},
-		{"host network allowed", "hostNetwork: true", corev1.PodSpec{HostNetwork: true}, ""},
+		{"host network allowed", "hostNetwork: true", onHost(), ""},
+		{"host network unsaid", "{}", onHost(), "pod security level baseline forbids: host namespaces (hostNetwork=true)"},
 		{"replicas", "maxReplicas: 2", corev1.PodSpec{}, ""},
 		{"too many replicas", "maxReplicas: 1", corev1.PodSpec{}, "jobs/a.yaml:3: roles: 2 replicas; the policy allows 1 for a job"},
 		{"GPUs", "maxGPUs: 4", gpus("nvidia.com/gpu"), ""},
@@ -91,6 +94,74 @@ func TestCheck(t *testing.T) {
 				assert.Empty(t, found)
 				return
 			}
+			require.Len(t, found, 1)
+			assert.Contains(t, found[0].Error(), c.want)
+		})
+	}
+}
+
+func onHost() corev1.PodSpec {
+	return corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "train", Ports: []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}}}}}
+}
+
+// Ways past a level that does not look everywhere.
+func TestPodSecurity(t *testing.T) {
+	yes, unmasked, always := true, corev1.UnmaskedProcMount, corev1.ContainerRestartPolicyAlways
+	with := func(sc corev1.SecurityContext) []corev1.Container {
+		return []corev1.Container{{Name: "train", SecurityContext: &sc}}
+	}
+	for name, spec := range map[string]corev1.PodSpec{
+		"privileged container": {Containers: with(corev1.SecurityContext{Privileged: &yes})},
+		"privileged init":      {InitContainers: with(corev1.SecurityContext{Privileged: &yes})},
+		"privileged sidecar": {InitContainers: []corev1.Container{
+			{Name: "train", RestartPolicy: &always, SecurityContext: &corev1.SecurityContext{Privileged: &yes}}}},
+		"privileged ephemeral container": {EphemeralContainers: []corev1.EphemeralContainer{
+			{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", SecurityContext: &corev1.SecurityContext{Privileged: &yes}}}}},
+		"capabilities": {Containers: with(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}})},
+		"procMount":    {Containers: with(corev1.SecurityContext{ProcMount: &unmasked})},
+		"seccomp":      {SecurityContext: &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}}},
+		"sysctls":      {SecurityContext: &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.msgmax", Value: "1"}}}},
+		"hostPID":      {HostPID: true},
+		"hostIPC":      {HostIPC: true},
+		"host port":    {Containers: []corev1.Container{{Name: "train", Ports: []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}}}}},
+		"probe of another host": {Containers: []corev1.Container{{Name: "train", LivenessProbe: &corev1.Probe{
+			ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "169.254.169.254"}}}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := Parse([]byte("hostPaths: []"))
+			require.NoError(t, err)
+			found := p.Check(job(spec))
+			require.Len(t, found, 1)
+			assert.Contains(t, found[0].Error(), "pod security level baseline forbids: ")
+			p, err = Parse([]byte("podSecurity: privileged"))
+			require.NoError(t, err)
+			assert.Empty(t, p.Check(job(spec)))
+		})
+	}
+	p, err := Parse([]byte("podSecurity: restricted"))
+	require.NoError(t, err)
+	assert.NotEmpty(t, p.Check(job(image("x"))))
+}
+
+// Ways past the other limits.
+func TestHidden(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy string
+		spec   corev1.PodSpec
+		want   string
+	}{
+		"image as a volume": {"registries: [ghcr.io]", corev1.PodSpec{Volumes: []corev1.Volume{
+			{Name: "code", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "evil.io/x"}}}}}, `volumes[code].image: "evil.io/x" comes from no registry`},
+		"ephemeral container": {"registries: [ghcr.io]", corev1.PodSpec{EphemeralContainers: []corev1.EphemeralContainer{
+			{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "evil.io/x"}}}}, `ephemeralContainers[debug].image: "evil.io/x" comes from no registry`},
+		"GPUs by claim": {"maxGPUs: 1", corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}}}, "resourceClaims: the policy counts GPUs"},
+		"GPUs that wrap around": {"maxGPUs: 1", corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
+			Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("9223372036854775807")}}}}}, "9223372036854775807 GPUs; the policy allows 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := Parse([]byte(c.policy))
+			require.NoError(t, err)
+			found := p.Check(job(c.spec))
 			require.Len(t, found, 1)
 			assert.Contains(t, found[0].Error(), c.want)
 		})
@@ -129,12 +200,13 @@ func TestParseRefuses(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                          "is empty",
 		"# nothing":                 "is empty",
-		"[a]":                       "line 1: a policy is a mapping of namespaces",
-		"hostPath: [/a]":            `line 1: unknown field "hostPath"; there are namespaces, hostPaths`,
+		"[a]":                       "line 1: a policy is a mapping of podSecurity",
+		"hostPath: [/a]":            `line 1: unknown field "hostPath"; there are podSecurity, namespaces, hostPaths`,
 		"\nnamespaces:":             "line 2: namespaces has no value; write [] to allow none",
 		"maxReplicas: many":         "line 1: cannot unmarshal",
 		"maxGPUs: -1":               "maxGPUs: -1 is less than 0",
 		"maxReplicas: -1":           "maxReplicas: -1 is less than 0",
+		"podSecurity: Baseline":     `podSecurity: "Baseline" is none of privileged`,
 		"hostPaths: [data]":         `hostPaths: "data" is no absolute path`,
 		"{}\n---\nmaxReplicas: 1\n": "more than one document",
 		"maxGPUs: 1\nmaxGPUs: 2":    "already defined at line 1",
