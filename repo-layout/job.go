@@ -296,6 +296,7 @@ const (
 // set must hold; a rule without conditions matches every failure.
 type FailureRule struct {
 	Name      string      `json:"name,omitempty"`      // becomes the outcome's reason
+	Roles     []string    `json:"roles,omitempty"`     // only tasks of these roles; none is all
 	Container string      `json:"container,omitempty"` // only ends of this container
 	ExitCodes []CodeRange `json:"exitCodes,omitempty"`
 	Signals   []CodeRange `json:"signals,omitempty"`
