@@ -7,15 +7,19 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"strconv"
 	"strings"
 	"sync"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
 // Dir makes a snapshot of a tree that is no commit: a working tree, or files in
-// memory. Symbolic links and .git are not shown. Directories are listed and
-// files hashed once, so it holds only as long as nobody changes the tree.
+// memory. It shows what a commit of it would: symbolic links can be seen and
+// not read, .git and names that are refused are not there. Directories are
+// listed and files hashed once, so it holds only as long as nobody changes the tree.
 func Dir(tree fs.FS, revision string) Snapshot {
-	return &dir{tree: tree, revision: revision, hashes: map[string]string{}, listed: map[string][]fs.DirEntry{}}
+	return &dir{tree: tree, revision: revision, hashes: map[string]string{}, listed: map[string][]fs.DirEntry{}, refused: map[string][]string{}}
 }
 
 type dir struct {
@@ -24,6 +28,7 @@ type dir struct {
 	mu       sync.Mutex
 	hashes   map[string]string
 	listed   map[string][]fs.DirEntry
+	refused  map[string][]string // quoted names, by directory
 }
 
 // Revision implements Snapshot.
@@ -33,7 +38,7 @@ func (d *dir) Revision() string { return d.revision }
 func (d *dir) Open(name string) (fs.File, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, ok := d.find(name); !ok {
+	if e, ok := d.find(name); !ok || e != nil && !shown(e) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
 	return d.tree.Open(name)
@@ -49,6 +54,16 @@ func (d *dir) ReadDir(name string) ([]fs.DirEntry, error) {
 	return d.list(name)
 }
 
+// Refused are the quoted names in a directory that are not shown.
+func (d *dir) Refused(name string) ([]string, error) {
+	if _, err := d.ReadDir(name); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.refused[name], nil
+}
+
 // Hash implements Snapshot.
 func (d *dir) Hash(name string) string {
 	d.mu.Lock()
@@ -57,7 +72,7 @@ func (d *dir) Hash(name string) string {
 	if !ok {
 		return ""
 	}
-	return d.hash(name, e == nil || e.IsDir())
+	return d.hash(name, e)
 }
 
 // find looks a name up part by part, so that none leads through a link. The
@@ -94,28 +109,42 @@ func (d *dir) list(name string) ([]fs.DirEntry, error) {
 	}
 	entries := make([]fs.DirEntry, 0, len(all))
 	for _, e := range all {
-		if (e.Type().IsRegular() || e.IsDir()) && !strings.EqualFold(e.Name(), ".git") {
+		switch {
+		case strings.EqualFold(e.Name(), ".git"):
+		case repo.PlainName(e.Name()):
 			entries = append(entries, e)
+		default:
+			d.refused[name] = append(d.refused[name], strconv.Quote(e.Name()))
 		}
 	}
 	d.listed[name] = entries
 	return entries, nil
 }
 
-func (d *dir) hash(name string, directory bool) string {
+// shown says whether an entry may be read. What else there is only has a name.
+func shown(e fs.DirEntry) bool { return e.IsDir() || e.Type().IsRegular() }
+
+// hash of an entry, which is nil for the root.
+func (d *dir) hash(name string, entry fs.DirEntry) string {
 	if h, ok := d.hashes[name]; ok {
 		return h
 	}
 	h := sha256.New()
-	if directory {
+	switch {
+	case entry != nil && !shown(entry):
+		fmt.Fprint(h, entry.Type())
+	case entry == nil || entry.IsDir():
 		entries, err := d.list(name)
 		if err != nil {
 			return ""
 		}
 		for _, e := range entries {
-			fmt.Fprintf(h, "%q %s\n", e.Name(), d.hash(path.Join(name, e.Name()), e.IsDir()))
+			fmt.Fprintf(h, "%q %s\n", e.Name(), d.hash(path.Join(name, e.Name()), e))
 		}
-	} else {
+		for _, refused := range d.refused[name] {
+			fmt.Fprintln(h, refused)
+		}
+	default:
 		f, err := d.tree.Open(name)
 		if err != nil {
 			return ""

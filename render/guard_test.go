@@ -257,7 +257,35 @@ func TestSymbolicLinksAreNotFollowed(t *testing.T) {
 		require.Contains(t, i.Errors[0].Message, "no such file")
 	}
 	require.Empty(t, s.Hash(".git/config"))
-	require.Empty(t, s.Hash("jobs/link.yaml"))
+	require.Equal(t, []string{
+		"jobs/link.yaml: warning: is a symbolic link, which is not followed: put what it leads to in its place",
+		"jobs/up: warning: is a symbolic link, which is not followed: put what it leads to in its place",
+	}, all(repo.Definitions{Problems: defs.Problems}), "somebody may wait for them")
+	require.NotEqual(t, s.Hash("jobs/link.yaml"), s.Hash("jobs/good.yaml"))
+	require.Empty(t, s.Hash("jobs/up/trainyard.yaml"))
+	_, err = s.Open("jobs/link.yaml")
+	require.Error(t, err)
 	_, err = s.Open("jobs/up/x")
 	require.Error(t, err)
+}
+
+// A name that not every system takes for the same is passed over, in a working
+// tree as in a commit, and somebody is told.
+func TestStrangeNamesArePassedOver(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(root, "jobs"), 0o755))
+	for _, name := range []string{"good.yaml", "a\nb.yaml", "a\x1b[31mb.yaml", "a\\b.yaml", "a\xffb.yaml", "BIG.YAML", "notes.txt"} {
+		if err := os.WriteFile(filepath.Join(root, "jobs", name), []byte(job("good")), 0o600); err != nil && name != "a\xffb.yaml" {
+			require.NoError(t, err)
+		}
+	}
+	defs, err := New(environmentOf).Render(context.Background(), Dir(os.DirFS(root), ""))
+	require.NoError(t, err)
+	requireGood(t, defs)
+	lines := strings.Join(all(defs), "\n")
+	for _, name := range []string{`"a\nb.yaml" is not read`, `"a\x1b[31mb.yaml" is not read`, `"a\\b.yaml" is not read`, `jobs/BIG.YAML: warning: is not read`} {
+		require.Contains(t, lines, name)
+	}
+	require.NotContains(t, lines, "\x1b")
+	require.NotContains(t, lines, "notes.txt")
 }

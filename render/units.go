@@ -29,6 +29,8 @@ type listing struct {
 	hash  string
 	units []unit   // files of its own, or the directory itself
 	dirs  []string // to go on with
+	// passed are warnings of what is passed over: somebody may wait for it.
+	passed []*repo.Error
 }
 
 // walker finds units. It keeps directories between snapshots, so that a walk
@@ -69,6 +71,7 @@ func (f *finder) walk(dir string, depth int) {
 		l = f.list(dir, h)
 	}
 	f.next[dir] = l
+	f.problems = append(f.problems, l.passed...)
 	if len(f.units)+len(l.units) > maxUnits {
 		f.problem(dir, "more than 20000 job files; the rest is not read")
 		return
@@ -101,9 +104,38 @@ func (f *finder) list(dir, hash string) listing {
 			l.dirs = append(l.dirs, name)
 		case e.Type().IsRegular() && isManifest(name):
 			l.units = append(l.units, unit{path: name})
+		case e.Type().IsRegular() && isManifest(strings.ToLower(name)):
+			l.pass(name, "is not read: the name of a job file ends in .yaml, .yml or .json, in small letters")
+		case e.Type()&fs.ModeSymlink != 0:
+			l.pass(name, "is a symbolic link, which is not followed: put what it leads to in its place")
+		case !e.Type().IsRegular():
+			l.pass(name, "is neither a file nor a directory (a submodule is not read)")
+		}
+	}
+	if r, ok := f.view.Snapshot.(refuser); ok {
+		names, err := r.Refused(dir)
+		if err != nil {
+			f.problem(dir, plainError(err).Error())
+		}
+		for _, name := range names {
+			l.pass(dir, name+" is not read: such a name is not the same on every system")
 		}
 	}
 	return l
+}
+
+// refuser is a snapshot that does not show all names.
+type refuser interface {
+	Refused(dir string) (quoted []string, err error)
+}
+
+// maxPassed bounds the warnings of one directory.
+const maxPassed = 100
+
+func (l *listing) pass(file, message string) {
+	if len(l.passed) < maxPassed {
+		l.passed = append(l.passed, &repo.Error{File: file, Message: message, Warning: true})
+	}
 }
 
 func isKustomization(e fs.DirEntry) bool {

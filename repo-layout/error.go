@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -18,11 +19,19 @@ type Error struct {
 	Warning bool   `json:"warning,omitempty"`
 }
 
-// Error is file:line:column: field: message, without the parts that are unknown.
+// Bounds of one error's text: what it quotes is a stranger's.
+const (
+	maxErrorFile    = 1024
+	maxErrorField   = 300
+	maxErrorMessage = 2000
+)
+
+// Error is file:line:column: field: message, without the parts that are
+// unknown: one line, of bounded length, that no terminal takes for a command.
 func (e *Error) Error() string {
 	var b strings.Builder
 	if e.File != "" {
-		b.WriteString(e.File)
+		b.WriteString(plain(e.File, maxErrorFile))
 		if e.Line > 0 {
 			fmt.Fprintf(&b, ":%d", e.Line)
 			if e.Column > 0 {
@@ -35,10 +44,27 @@ func (e *Error) Error() string {
 		b.WriteString("warning: ")
 	}
 	if e.Field != "" {
-		b.WriteString(e.Field)
+		b.WriteString(plain(e.Field, maxErrorField))
 		b.WriteString(": ")
 	}
-	b.WriteString(e.Message)
+	b.WriteString(plain(e.Message, maxErrorMessage))
+	return b.String()
+}
+
+// plain escapes what cannot be printed, and cuts what is too long.
+func plain(s string, most int) string {
+	var b strings.Builder
+	for _, r := range s { // bytes that are no UTF-8 become U+FFFD
+		if b.Len() >= most {
+			b.WriteString("…")
+			break
+		}
+		if strconv.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
 	return b.String()
 }
 

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"hash/fnv"
 	"path"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // What lies where in the watched repository.
@@ -19,6 +22,16 @@ const (
 	DefaultEnvironment = "default"
 	DefaultNamespace   = "default"
 )
+
+// PlainName says whether a file or directory may have a name: one that every
+// system takes for the same, and no terminal for a command. What has another
+// is not read.
+func PlainName(name string) bool {
+	if name == "" || name == "." || name == ".." || len(name) > 255 || strings.EqualFold(name, ".git") {
+		return false
+	}
+	return utf8.ValidString(name) && !strings.ContainsAny(name, `/\`) && !strings.ContainsFunc(name, unicode.IsControl)
+}
 
 // Annotations of a job of any format.
 const (

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
 // Person is an author or committer.
@@ -57,7 +59,7 @@ func checkFiles(files map[string][]byte) error {
 			return fmt.Errorf("path %.40q… is too long", name)
 		}
 		for part := range strings.SplitSeq(name, "/") {
-			if !saneName(part) {
+			if !repo.PlainName(part) {
 				return fmt.Errorf("path %q cannot be published: %q is not allowed in it", name, part)
 			}
 		}

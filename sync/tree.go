@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
 // entry is one line of a Git tree, as it is: its name may be anything.
@@ -108,14 +108,6 @@ func formatTree(entries []entry) []byte {
 	return b.Bytes()
 }
 
-// saneName says whether a tree's entry may be shown under its name.
-func saneName(name string) bool {
-	if name == "" || name == "." || name == ".." || len(name) > 255 || strings.EqualFold(name, ".git") {
-		return false
-	}
-	return utf8.ValidString(name) && !strings.ContainsAny(name, `/\`) && !strings.ContainsFunc(name, unicode.IsControl)
-}
-
 // directory is a tree as a file system shows it.
 type directory struct {
 	entries []entry  // sane names, each once, in order of names
@@ -131,7 +123,7 @@ func newDirectory(raw []entry) *directory {
 	}
 	for _, e := range raw {
 		// Of two entries of one name each reader would believe in another.
-		if saneName(e.name) && times[e.name] == 1 {
+		if repo.PlainName(e.name) && times[e.name] == 1 {
 			d.entries = append(d.entries, e)
 		} else {
 			d.refused = append(d.refused, strconv.Quote(e.name))
