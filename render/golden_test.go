@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
@@ -52,12 +54,20 @@ func archive(t testing.TB, text string) map[string]string {
 const wantFile = "WANT"
 
 func TestGolden(t *testing.T) {
-	tests, err := filepath.Glob("testdata/*.txtar")
+	eachGolden(t, "testdata/*.txtar", func(t *testing.T, _ string, files map[string]string) string {
+		return describe(t, render(t, files))
+	})
+}
+
+// eachGolden holds what is made of the files of each archive against its last one.
+func eachGolden(t *testing.T, pattern string, got func(t *testing.T, name string, files map[string]string) string) {
+	tests, err := filepath.Glob(pattern)
 	require.NoError(t, err)
 	require.NotEmpty(t, tests)
-	for _, name := range tests {
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
-			a, err := txtar.ParseFile(name)
+	for _, file := range tests {
+		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
+		t.Run(name, func(t *testing.T) {
+			a, err := txtar.ParseFile(file)
 			require.NoError(t, err)
 			files := map[string]string{}
 			want := ""
@@ -68,11 +78,11 @@ func TestGolden(t *testing.T) {
 					files[f.Name] = string(f.Data)
 				}
 			}
-			got := describe(t, render(t, files))
+			got := got(t, name, files)
 			if *update {
 				a.Files = slices.DeleteFunc(a.Files, func(f txtar.File) bool { return f.Name == wantFile })
 				a.Files = append(a.Files, txtar.File{Name: wantFile, Data: []byte(got)})
-				require.NoError(t, os.WriteFile(name, txtar.Format(a), 0o644))
+				require.NoError(t, os.WriteFile(file, txtar.Format(a), 0o644))
 				return
 			}
 			require.Equal(t, want, got)
@@ -96,16 +106,69 @@ func describe(t testing.TB, defs repo.Definitions) string {
 		}
 		run := repo.Run{ID: repo.RunID(defs.Environment, job.Key, "fixed", repo.Trigger{}), Environment: defs.Environment, Revision: defs.Revision, Job: *job}
 		for _, role := range job.Roles {
-			pod, err := run.Pod(repo.TaskAttempt{Task: repo.Task{Role: role.Name}}, func(task repo.Task) repo.Address {
-				return repo.Address{Host: task.String() + ".test", Port: 1000}
-			})
-			require.NoError(t, err)
-			delete(pod.Annotations, repo.AnnotationDigest)
-			text, err := yaml.Marshal(pod)
-			require.NoError(t, err)
-			fmt.Fprintf(&b, "%d × %s\n%s", role.Replicas, role.Name, indent(string(text)))
+			fmt.Fprintf(&b, "%d × %s\n%s", role.Replicas, role.Name, podText(t, first(t, &run, role.Name)))
 		}
 	}
+	b.WriteString(wrongs(defs))
+	return b.String()
+}
+
+// brief writes what is a job's own: one pod of each role, without what every
+// pod of every job has, and everything that is said.
+func brief(t testing.TB, defs repo.Definitions) string {
+	t.Helper()
+	var b strings.Builder
+	for i := range defs.Jobs {
+		job := &defs.Jobs[i]
+		fmt.Fprintf(&b, "job %s\n", job.Key)
+		for _, w := range job.Warnings {
+			fmt.Fprintln(&b, w)
+		}
+		for _, o := range job.Objects {
+			fmt.Fprintf(&b, "object %s %s\n", o.Kind, o.Name)
+		}
+		run := repo.Run{ID: "RUN", Environment: defs.Environment, Revision: defs.Revision, Job: *job}
+		for _, role := range job.Roles {
+			pod := first(t, &run, role.Name)
+			ours := func(key, _ string) bool {
+				return strings.HasPrefix(key, "trainyard.dev/") || strings.HasPrefix(key, "app.kubernetes.io/")
+			}
+			maps.DeleteFunc(pod.Labels, ours)
+			maps.DeleteFunc(pod.Annotations, ours)
+			pod.Finalizers, pod.Namespace = nil, ""
+			for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+				for i := range list {
+					list[i].Env = slices.DeleteFunc(list[i].Env, func(e corev1.EnvVar) bool { return strings.HasPrefix(e.Name, "TRAINYARD_") })
+				}
+			}
+			fmt.Fprintf(&b, "%d × %s\n%s", role.Replicas, role.Name, podText(t, pod))
+		}
+	}
+	b.WriteString(wrongs(defs))
+	return b.String()
+}
+
+// first stamps the pod of a role's first task.
+func first(t testing.TB, run *repo.Run, role string) *corev1.Pod {
+	t.Helper()
+	pod, err := run.Pod(repo.TaskAttempt{Task: repo.Task{Role: role}}, func(task repo.Task) repo.Address {
+		return repo.Address{Host: task.String() + ".test", Port: 1000}
+	})
+	require.NoError(t, err)
+	delete(pod.Annotations, repo.AnnotationDigest)
+	return pod
+}
+
+func podText(t testing.TB, pod *corev1.Pod) string {
+	t.Helper()
+	text, err := yaml.Marshal(pod)
+	require.NoError(t, err)
+	return indent(string(text))
+}
+
+// wrongs are the problems that are no job's own.
+func wrongs(defs repo.Definitions) string {
+	var b strings.Builder
 	for _, i := range defs.Invalid {
 		fmt.Fprintf(&b, "invalid %s from %s\n", i.Key, i.Source.Unit)
 		for _, e := range i.Errors {
