@@ -35,6 +35,7 @@ func Format() manifest.Format {
 			{Group: launcherGroup, Version: "v1", Kind: "Framework"},
 			{Group: "frameworkcontroller.microsoft.com", Version: "v1", Kind: "Framework"},
 		},
+		Spec:      spec{},
 		Read:      read,
 		Neutral:   manifest.Neutral("spec.description", "spec.executionType"),
 		Replicas:  []string{"spec.taskRoles[*].taskNumber"},

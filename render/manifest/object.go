@@ -14,6 +14,9 @@ import (
 // func Format() manifest.Format.
 type Format struct {
 	Kinds []schema.GroupVersionKind
+	// Spec is the zero value of the Go type of the spec. Each of its fields has
+	// its row in docs/formats.md.
+	Spec any
 	// Read decodes, fills in defaults and validates, and returns the job
 	// without Digest, Shape, Objects and Source. Problems, all of them, are
 	// reported to the object; with errors among them the result means nothing.

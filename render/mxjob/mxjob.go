@@ -48,6 +48,7 @@ func Format() manifest.Format {
 			{Group: "mlkube.io", Version: "v1beta1", Kind: "MxJob"},
 			{Group: group, Version: "v1beta1", Kind: "MxJob"},
 		},
+		Spec:      spec{},
 		Read:      read,
 		Neutral:   manifest.Neutral("spec.RuntimeId"),
 		Replicas:  []string{"spec.replicaSpecs[*].replicas"},

@@ -43,6 +43,7 @@ func Format() manifest.Format {
 			{Group: "tensorflow.org", Version: "v1alpha1", Kind: "TfJob"},
 			{Group: groupKubeflow, Version: "v1alpha1", Kind: "TFJob"},
 		},
+		Spec:      spec{},
 		Read:      read,
 		Neutral:   manifest.Neutral("spec.RuntimeId", "spec.tensorboard", "spec.cleanupPodPolicy"),
 		Replicas:  []string{"spec.replicaSpecs[*].replicas", "spec.replica_specs[*].replicas"},

@@ -31,6 +31,7 @@ const (
 func Format() manifest.Format {
 	return manifest.Format{
 		Kinds:     []schema.GroupVersionKind{{Group: "trainyard.dev", Version: "v1", Kind: "TrainingJob"}},
+		Spec:      Spec{},
 		Read:      read,
 		Neutral:   manifest.Neutral("spec.description", "spec.suspend", "spec.stop", "spec.schedule", "spec.onChange", "spec.cleanup", "spec.metrics"),
 		Replicas:  []string{"spec.roles[*].replicas"},
