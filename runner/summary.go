@@ -103,7 +103,7 @@ func (d *decision) phase() (phase repo.Phase, reason, message string) {
 	case d.waits == ReasonSuspended:
 		return repo.PhaseSuspended, d.waits, "the definition says suspend; nothing was started"
 	case d.waits == "Forbidden":
-		return repo.PhaseWaiting, "PolicyForbids", d.in.Forbidden
+		return repo.PhaseWaiting, ReasonForbidden, d.in.Forbidden
 	case d.waits != "":
 		return repo.PhaseWaiting, d.waits, "the definition says that nothing starts yet"
 	case run == nil && d.in.Job != nil && d.in.Job.Schedule != nil:
@@ -160,6 +160,9 @@ func (d *decision) activePhase() (phase repo.Phase, reason, message string) {
 	}
 	return repo.PhaseRunning, "", ""
 }
+
+// ReasonForbidden is why a job waits that the operator's policy forbids.
+const ReasonForbidden = "PolicyForbids"
 
 // The condition by which a removal that waits to be confirmed is known again.
 const (

@@ -36,8 +36,10 @@ type Options struct {
 	// Hasten asks for a poll before its time. It may be nil.
 	Hasten <-chan struct{}
 	Hooks  runner.Hooks
-	Local  local.Options
-	Log    zerolog.Logger
+	// Contended is told how often a push of records lost a race. It may be nil.
+	Contended func(times int)
+	Local     local.Options
+	Log       zerolog.Logger
 }
 
 // Daemon serves one environment of one repository.
@@ -48,6 +50,7 @@ type Daemon struct {
 	backend *local.Backend
 	loop    *runner.Loop
 	source  *source
+	shared  *shared
 	polled  atomic.Bool
 }
 
@@ -63,11 +66,12 @@ func Open(ctx context.Context, opts Options) (*Daemon, error) {
 		layout.Root = repo.StatusDir
 	}
 	shared := &shared{layout: layout}
+	d.shared = shared
 	d.source = &source{
-		mirror: d.mirror, branch: opts.Branch, environment: opts.Environment, renderer: render.New(opts.Environment), shared: shared,
+		once: opts.Once, own: layout.Root, mirror: d.mirror, branch: opts.Branch, environment: opts.Environment, renderer: render.New(opts.Environment), shared: shared,
 	}
 	records := &ledger{
-		mirror: d.mirror, branch: opts.StatusBranch, environment: opts.Environment, author: gitsync.Person{Name: opts.AuthorName, Email: opts.AuthorEmail}, shared: shared, log: opts.Log,
+		mirror: d.mirror, branch: opts.StatusBranch, environment: opts.Environment, author: gitsync.Person{Name: opts.AuthorName, Email: opts.AuthorEmail}, shared: shared, log: opts.Log, contended: opts.Contended,
 	}
 	d.loop = runner.New(d.backend, records, runner.Options{
 		Environment: opts.Environment, Poll: opts.Poll, Publish: opts.Publish, Forbidden: opts.Forbidden, Log: opts.Log, Hooks: d.watch(opts.Hooks),
@@ -119,16 +123,27 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return d.loop.Run(ctx, d.source, d.opts.Hasten, d.opts.Once)
 }
 
-// Failed names the jobs that have failed, or whose definition has errors.
+// Unpublished is how many records wait for the remote.
+func (d *Daemon) Unpublished() int { return d.loop.Unpublished() }
+
+// Failed names the jobs that have failed, or could not run: their definition
+// has errors, or the policy forbids them.
 func (d *Daemon) Failed() (failed []string) {
 	failed = d.loop.Damaged()
 	for _, r := range d.loop.Records() {
-		if r.Phase == repo.PhaseFailed || r.Phase == repo.PhaseInvalid {
+		switch {
+		case r.Phase == repo.PhaseFailed, r.Phase == repo.PhaseInvalid:
 			failed = append(failed, fmt.Sprintf("%s: %s", r.Key(), r.Phase))
+		case r.Phase == repo.PhaseWaiting && r.Reason == runner.ReasonForbidden:
+			failed = append(failed, fmt.Sprintf("%s: %s", r.Key(), r.Reason))
 		}
 	}
 	return failed
 }
+
+// Problems are errors of the repository as a whole: of its settings, of the
+// environment's overlay.
+func (d *Daemon) Problems() []string { return d.shared.errors() }
 
 // Close lets go of everything. Pods run on.
 func (d *Daemon) Close() error {

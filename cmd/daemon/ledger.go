@@ -22,6 +22,7 @@ type ledger struct {
 	author      gitsync.Person
 	shared      *shared
 	log         zerolog.Logger
+	contended   func(times int)
 }
 
 // Load implements runner.Ledger. A branch that does not exist holds no records.
@@ -42,14 +43,19 @@ func (l *ledger) Load(ctx context.Context) ([]repo.Record, error) {
 
 // Publish implements runner.Ledger.
 func (l *ledger) Publish(ctx context.Context, book runner.Book) (pushed bool, err error) {
+	tries := 0
 	_, err = l.mirror.Publish(ctx, gitsync.PublishRequest{
 		Branch: l.branch, Author: l.author, When: book.At,
 		Build: func(tip *gitsync.Snapshot) (map[string][]byte, string, error) {
+			tries++
 			files, message, err := l.build(tip, book)
 			pushed = len(files) > 0
 			return files, message, err
 		},
 	})
+	if tries > 1 && l.contended != nil {
+		l.contended(tries - 1)
+	}
 	return pushed && err == nil, err
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/trainyard/trainyard/render"
@@ -11,10 +13,11 @@ import (
 	"github.com/trainyard/trainyard/sync"
 )
 
-// shared is what the repository's settings say of where records lie.
+// shared is what the last definitions say beyond the jobs.
 type shared struct {
-	mu     sync.Mutex
-	layout repo.Layout
+	mu       sync.Mutex
+	layout   repo.Layout
+	problems []string // errors of no job's own
 }
 
 func (s *shared) get() repo.Layout {
@@ -23,10 +26,27 @@ func (s *shared) get() repo.Layout {
 	return s.layout
 }
 
-func (s *shared) setShards(n int) {
+// take notes what definitions say. Settings that could not be read do not move
+// every record to another place.
+func (s *shared) take(defs *repo.Definitions) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.layout.Shards = n
+	errs, _ := repo.Split(defs.Problems)
+	s.problems = nil
+	unread := false
+	for _, e := range errs {
+		s.problems = append(s.problems, e.Error())
+		unread = unread || e.File == repo.SettingsFile
+	}
+	if !unread {
+		s.layout.Shards = defs.Settings.Shards
+	}
+}
+
+func (s *shared) errors() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.problems
 }
 
 // source polls the watched branch and renders what changed.
@@ -36,7 +56,10 @@ type source struct {
 	environment string
 	renderer    *render.Renderer
 	shared      *shared
-	done        string // revision that was rendered last; noBranch when there was none
+	once        bool   // a branch that is not there is an error: nothing is waited for
+	own         string // the directory of records when they lie beside the jobs, else ""
+	last        *gitsync.Snapshot
+	done        string // revision that was looked at last; noBranch when there was none
 }
 
 const noBranch = "-"
@@ -46,14 +69,13 @@ const noBranch = "-"
 // loop keeps what runs, and says what is amiss.
 func (s *source) Poll(ctx context.Context) (*repo.Definitions, error) {
 	snap, _, err := s.mirror.Fetch(ctx, s.branch)
-	if errors.Is(err, gitsync.ErrNoBranch) {
+	if errors.Is(err, gitsync.ErrNoBranch) && !s.once {
 		if s.done == noBranch {
 			return nil, nil
 		}
-		s.done = noBranch
-		return &repo.Definitions{Environment: s.environment, Problems: []*repo.Error{
-			{Message: fmt.Sprintf("the watched branch %q does not exist: %v", s.branch, err), Warning: true},
-		}}, nil
+		s.done, s.last = noBranch, nil
+		problem := &repo.Error{Message: fmt.Sprintf("the watched branch %q does not exist: %v", s.branch, err), Warning: true}
+		return &repo.Definitions{Environment: s.environment, Problems: []*repo.Error{problem}}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -61,11 +83,28 @@ func (s *source) Poll(ctx context.Context) (*repo.Definitions, error) {
 	if snap.Revision() == s.done {
 		return nil, nil
 	}
+	if s.recordsOnly(snap) {
+		s.done, s.last = snap.Revision(), snap
+		return nil, nil
+	}
 	defs, err := s.renderer.Render(ctx, snap)
 	if err != nil {
 		return nil, fmt.Errorf("render %.12s: %w", snap.Revision(), err)
 	}
 	s.done = snap.Revision()
-	s.shared.setShards(defs.Settings.Shards)
+	if s.own != "" {
+		s.last = snap
+	}
+	s.shared.take(&defs)
 	return &defs, nil
+}
+
+// recordsOnly says that nothing but records has changed since the last
+// snapshot: those commits are our own.
+func (s *source) recordsOnly(snap *gitsync.Snapshot) bool {
+	if s.last == nil {
+		return false
+	}
+	changes, err := gitsync.Changed(s.last, snap)
+	return err == nil && !slices.ContainsFunc(changes, func(c gitsync.Change) bool { return !strings.HasPrefix(c.Path, s.own+"/") })
 }

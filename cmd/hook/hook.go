@@ -32,6 +32,8 @@ type Options struct {
 	// Ready says why the daemon is not ready; nil is ready.
 	Ready   func() error
 	Metrics *Metrics
+	// State is asked for whenever the metrics are. It may be nil.
+	State func() State
 	// Now is the clock of the rate limit.
 	Now func() time.Time
 }
@@ -47,7 +49,7 @@ func Handler(o Options) http.Handler {
 		}
 		answer(w, http.StatusOK, "ok")
 	})
-	mux.Handle("GET /metrics", o.Metrics.handler())
+	mux.Handle("GET /metrics", o.Metrics.handler(o.State))
 	if len(o.Secret) > 0 {
 		h := &webhook{options: o, slots: make(chan struct{}, maxConcurrent), tokens: newBucket(burst, interval, o.Now)}
 		mux.Handle("POST /hook", h)

@@ -164,10 +164,10 @@ func TestProbesAndMetrics(t *testing.T) {
 	o.Ready = func() error { return errors.New("no records read yet") }
 	o.Metrics.Synced(time.Unix(1000, 0), nil)
 	o.Metrics.Synced(time.Unix(2000, 0), errors.New("away"))
-	o.Metrics.Rendered(3)
-	o.Metrics.Published(2, nil)
-	o.Metrics.Unpublished(4)
-	o.Metrics.Jobs(map[repo.Phase]int{repo.PhaseRunning: 5})
+	o.Metrics.Rendered()
+	o.Metrics.Contended(2)
+	o.Metrics.Published(nil)
+	o.State = func() State { return State{Unpublished: 4, Phases: map[repo.Phase]int{repo.PhaseRunning: 5}} }
 	o.Metrics.AttemptStarted()
 	o.Metrics.AttemptEnded(repo.Outcome{Result: repo.Failed, Class: repo.Transient})
 	o.Metrics.PassTook(time.Millisecond)
@@ -186,7 +186,7 @@ func TestProbesAndMetrics(t *testing.T) {
 	assert.Equal(t, 200, code)
 	for _, line := range []string{
 		`trainyard_syncs_total{result="ok"} 1`, `trainyard_syncs_total{result="error"} 1`, "trainyard_last_sync_timestamp_seconds 1000",
-		"trainyard_units_rendered_total 3", "trainyard_publish_retries_total 2", "trainyard_records_unpublished 4",
+		"trainyard_renders_total 1", "trainyard_publish_retries_total 2", "trainyard_records_unpublished 4",
 		`trainyard_jobs{phase="Running"} 5`, `trainyard_jobs{phase="Failed"} 0`, "trainyard_task_attempts_started_total 1",
 		`trainyard_task_outcomes_total{class="Transient",result="Failed"} 1`, "trainyard_pass_duration_seconds_count 1",
 		`trainyard_build_info{version="test"} 1`,

@@ -18,7 +18,6 @@ type Metrics struct {
 	syncs          *prometheus.CounterVec
 	lastSync       prometheus.Gauge
 	renders        prometheus.Counter
-	units          prometheus.Counter
 	publishes      *prometheus.CounterVec
 	publishRetries prometheus.Counter
 	unpublished    prometheus.Gauge
@@ -36,7 +35,6 @@ func NewMetrics(version string) *Metrics {
 		syncs:          vector("syncs_total", "Looks at the Git remote, by result (ok, error).", "result"),
 		lastSync:       gauge("last_sync_timestamp_seconds", "When the Git remote was last seen, in Unix seconds."),
 		renders:        counter("renders_total", "Revisions rendered."),
-		units:          counter("units_rendered_total", "Units rendered because what they read has changed."),
 		publishes:      vector("publishes_total", "Pushes of records, by result (ok, error).", "result"),
 		publishRetries: counter("publish_retries_total", "Pushes of records that lost a race and were made again."),
 		unpublished:    gauge("records_unpublished", "Records that have not reached the Git remote yet."),
@@ -52,7 +50,7 @@ func NewMetrics(version string) *Metrics {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "trainyard_build_info", Help: "Always 1.",
 		ConstLabels: prometheus.Labels{"version": version}})
 	build.Set(1)
-	m.registry.MustRegister(m.syncs, m.lastSync, m.renders, m.units, m.publishes, m.publishRetries, m.unpublished, m.jobs,
+	m.registry.MustRegister(m.syncs, m.lastSync, m.renders, m.publishes, m.publishRetries, m.unpublished, m.jobs,
 		m.attempts, m.outcomes, m.passes, m.webhooks, build, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, r := range [...]string{"ok", "error"} { // so that a rate over them has a beginning
@@ -74,8 +72,15 @@ func vector(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "trainyard_" + name, Help: help}, labels)
 }
 
-func (m *Metrics) handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
+// handler answers with the numbers as they are when it is asked.
+func (m *Metrics) handler(state func() State) http.Handler {
+	next := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if state != nil {
+			m.set(state())
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Synced counts a look at the remote that ended at a time.
@@ -88,15 +93,14 @@ func (m *Metrics) Synced(at time.Time, err error) {
 	m.lastSync.Set(float64(at.UnixMilli()) / 1000)
 }
 
-// Rendered counts a revision, and the units of it that had to be rendered anew.
-func (m *Metrics) Rendered(units int) {
-	m.renders.Inc()
-	m.units.Add(float64(units))
-}
+// Rendered counts a revision.
+func (m *Metrics) Rendered() { m.renders.Inc() }
 
-// Published counts a push of records and the races that it lost on the way.
-func (m *Metrics) Published(retries int, err error) {
-	m.publishRetries.Add(float64(retries))
+// Contended counts races that a push of records lost on its way.
+func (m *Metrics) Contended(times int) { m.publishRetries.Add(float64(times)) }
+
+// Published counts a push of records.
+func (m *Metrics) Published(err error) {
 	if err != nil {
 		m.publishes.WithLabelValues("error").Inc()
 		return
@@ -104,16 +108,19 @@ func (m *Metrics) Published(retries int, err error) {
 	m.publishes.WithLabelValues("ok").Inc()
 }
 
-// Unpublished sets how many records wait for the remote.
-func (m *Metrics) Unpublished(records int) { m.unpublished.Set(float64(records)) }
+// State is what the daemon has in hand at a time.
+type State struct {
+	Phases      map[repo.Phase]int // jobs by phase
+	Unpublished int                // records that wait for the remote
+}
 
-// Jobs sets how many jobs are in each phase.
-func (m *Metrics) Jobs(phases map[repo.Phase]int) {
+func (m *Metrics) set(s State) {
+	m.unpublished.Set(float64(s.Unpublished))
 	for _, p := range [...]repo.Phase{
 		repo.PhaseInvalid, repo.PhaseScheduled, repo.PhaseWaiting, repo.PhasePending, repo.PhaseRunning, repo.PhaseRetrying,
 		repo.PhaseSuspended, repo.PhaseSucceeded, repo.PhaseFailed, repo.PhaseStopped, repo.PhaseRemoved,
 	} {
-		m.jobs.WithLabelValues(string(p)).Set(float64(phases[p]))
+		m.jobs.WithLabelValues(string(p)).Set(float64(s.Phases[p]))
 	}
 }
 

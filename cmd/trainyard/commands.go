@@ -16,7 +16,21 @@ func newRunCommand(sys system, p parts) *cobra.Command {
 		Short: "Run the jobs of a repository: the daemon",
 		Long: `Run looks at a branch of a Git repository, runs the jobs that are defined under
 jobs/, and commits what happens to the status branch. It may be killed at any
-moment: jobs go on, and the next daemon takes them up.`,
+moment: jobs go on, and the next daemon takes them up.
+
+With --once it ends when every job has come to rest and every record is pushed:
+what runs has ended, retries and all. Jobs that wait for a person or for a time
+count as at rest: suspended ones, those on hold, schedules between two times,
+removals that wait to be confirmed. A job that waits for room (GPUs that are
+taken, or were never there) is waited for, and every change of what is waited for
+is logged; give such jobs a startDeadline. The exit code is 1 if a job has failed,
+has errors or is forbidden by the policy, if the settings or the overlay have
+errors, if the branch does not exist, or if it was interrupted.
+
+--policy is a YAML file. Without it everything is allowed; with it pods keep to
+the baseline level of Kubernetes' pod security standards unless it says
+podSecurity: privileged or restricted. Its other fields: namespaces, hostPaths,
+hostNetwork, maxReplicas, maxGPUs, registries, serviceAccounts.`,
 		Example: `  trainyard run --repo . --once                   # to the end of all jobs, as in CI
   trainyard run --repo /srv/git/jobs.git --poll 2s
   trainyard run --repo https://git.example.com/team/jobs --env prod --token-file token

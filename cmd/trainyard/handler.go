@@ -5,6 +5,7 @@ import (
 
 	"github.com/trainyard/trainyard/cmd/daemon"
 	"github.com/trainyard/trainyard/cmd/hook"
+	"github.com/trainyard/trainyard/repo-layout"
 )
 
 // newHandler is what --listen serves.
@@ -13,5 +14,12 @@ func newHandler(d *daemon.Daemon, o runOptions, metrics *hook.Metrics, bell hook
 	if err != nil {
 		return nil, err
 	}
-	return hook.Handler(hook.Options{Secret: secret, Branch: o.Branch, Hasten: bell.Ring, Ready: d.Ready, Metrics: metrics, Now: now}), nil
+	state := func() hook.State {
+		s := hook.State{Unpublished: d.Unpublished(), Phases: map[repo.Phase]int{}}
+		for _, r := range d.Records() {
+			s.Phases[r.Phase]++
+		}
+		return s
+	}
+	return hook.Handler(hook.Options{Secret: secret, Branch: o.Branch, Hasten: bell.Ring, Ready: d.Ready, Metrics: metrics, State: state, Now: now}), nil
 }

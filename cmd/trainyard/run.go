@@ -32,11 +32,10 @@ func runDaemon(ctx context.Context, o runOptions, s streams) error {
 	}
 	bell := hook.NewBell()
 	metrics := hook.NewMetrics(version())
-	var d *daemon.Daemon
-	d, err = daemon.Open(ctx, daemon.Options{
+	d, err := daemon.Open(ctx, daemon.Options{
 		Remote: o.remote(), Branch: o.Branch, StatusBranch: o.StatusBranch, Environment: o.Environment, StateDir: o.StateDir,
 		Poll: o.Poll, Publish: o.PublishInterval, Once: o.Once, AuthorName: o.AuthorName, AuthorEmail: o.AuthorEmail,
-		Forbidden: forbidden, Hasten: bell, Log: log, Hooks: hooks(metrics, func() []repo.Record { return d.Records() }),
+		Forbidden: forbidden, Hasten: bell, Log: log, Hooks: hooks(metrics), Contended: metrics.Contended,
 	})
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
@@ -46,11 +45,25 @@ func runDaemon(ctx context.Context, o runOptions, s streams) error {
 	if closed := d.Close(); err == nil {
 		err = closed
 	}
-	if err != nil || !o.Once || ctx.Err() != nil {
+	if err != nil || !o.Once {
 		return err
 	}
-	if failed := d.Failed(); len(failed) > 0 {
+	return verdict(ctx, d, s)
+}
+
+// verdict says how --once has ended.
+func verdict(ctx context.Context, d *daemon.Daemon, s streams) error {
+	if ctx.Err() != nil {
+		return hint(errors.New("run: interrupted before everything has come to its end"), "jobs go on; the same command takes them up again")
+	}
+	failed, problems := d.Failed(), d.Problems()
+	if len(failed) > 0 {
 		fmt.Fprintf(s.Err, "trainyard: %d of %d jobs failed: %s\n", len(failed), len(d.Records()), strings.Join(failed, ", "))
+	}
+	for _, p := range problems {
+		fmt.Fprintf(s.Err, "trainyard: %s\n", p)
+	}
+	if len(failed)+len(problems) > 0 {
 		return errProblems
 	}
 	return nil
@@ -118,19 +131,17 @@ func readSecret(file string) ([]byte, error) {
 }
 
 // hooks feeds the metrics.
-func hooks(m *hook.Metrics, records func() []repo.Record) runner.Hooks {
+func hooks(m *hook.Metrics) runner.Hooks {
 	return runner.Hooks{
-		Polled:  func(_ bool, err error) { m.Synced(time.Now(), err) },
-		Decided: m.PassTook,
-		Created: m.AttemptStarted,
-		Ended:   m.AttemptEnded,
-		Published: func(_ int, err error) {
-			m.Published(0, err)
-			phases := map[repo.Phase]int{}
-			for _, r := range records() {
-				phases[r.Phase]++
+		Polled: func(changed bool, err error) {
+			m.Synced(time.Now(), err)
+			if changed {
+				m.Rendered()
 			}
-			m.Jobs(phases)
 		},
+		Decided:   m.PassTook,
+		Created:   m.AttemptStarted,
+		Ended:     m.AttemptEnded,
+		Published: func(_ int, err error) { m.Published(err) },
 	}
 }
