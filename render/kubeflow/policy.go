@@ -134,3 +134,17 @@ func (j *Job) scheduling(s *SchedulingPolicy) {
 		}
 	}
 }
+
+// CheckElastic checks what the elastic policies of two kinds have in common.
+func CheckElastic(j *Job, lowest, highest *int32, metrics []any) {
+	const at = "spec.elasticPolicy"
+	if lowest != nil && *lowest < 1 {
+		j.O.Errorf(at+".minReplicas", "want a number from 1, not %d", *lowest)
+	}
+	if lowest != nil && highest != nil && *lowest > *highest {
+		j.O.Errorf(at+".maxReplicas", "%d is less than minReplicas, %d", *highest, *lowest)
+	}
+	if len(metrics) > 0 {
+		j.O.Warnf(at+".metrics", "ignored: nothing scales the job by itself, its replicas stay as they are written")
+	}
+}
