@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 
 	"github.com/trainyard/trainyard/render/manifest"
+	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
 // maxBuildTime ends a build at its next read. Kustomize cannot be interrupted
@@ -146,6 +147,12 @@ func readOverlay(r *reader, f formats, environment string) *overlay {
 	dir := path.Join("overlays", environment)
 	o := &overlay{graph: newGraph(r, f)}
 	o.graph.overlay = true
+	for _, name := range []string{"overlays", dir} {
+		if r.hidden(name) { // jobs without their overlay would be others
+			o.graph.add(&repo.Error{File: name, Message: "is no directory; symbolic links are not followed"})
+			return o
+		}
+	}
 	if r.kind(dir) == absent {
 		return o
 	}

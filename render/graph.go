@@ -3,6 +3,7 @@ package render
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
 
 	"sigs.k8s.io/kustomize/api/types"
@@ -281,8 +282,11 @@ func (g *graph) resources(name string) int {
 	return r.documents
 }
 
-// shorten cuts what a message quotes.
+var userInfo = regexp.MustCompile(`://[^/@\s]*@`)
+
+// shorten cuts what a message quotes, and leaves out the password of a URL.
 func shorten(s string) string {
+	s = userInfo.ReplaceAllString(s, "://…@")
 	if r := []rune(s); len(r) > 80 {
 		return string(r[:80]) + "…"
 	}

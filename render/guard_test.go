@@ -244,7 +244,7 @@ func TestSymbolicLinksAreNotFollowed(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
 	}
 	for link, to := range map[string]string{
-		"jobs/link.yaml": outside, "jobs/a/link.yaml": outside, "jobs/b/linked": filepath.Dir(outside), "jobs/up": "../..", "overlays": filepath.Dir(outside),
+		"jobs/link.yaml": outside, "jobs/a/link.yaml": outside, "jobs/b/linked": filepath.Dir(outside), "jobs/up": "../..",
 	} {
 		require.NoError(t, os.Symlink(to, filepath.Join(root, link)))
 	}
@@ -267,6 +267,27 @@ func TestSymbolicLinksAreNotFollowed(t *testing.T) {
 	require.Error(t, err)
 	_, err = s.Open("jobs/up/x")
 	require.Error(t, err)
+}
+
+// Jobs without their overlay, or without the repository's settings, would be
+// others: a link in their place keeps all of them from running.
+func TestALinkInPlaceOfOverlayOrSettings(t *testing.T) {
+	for link, want := range map[string]string{
+		"overlays":                "overlays: is no directory; symbolic links are not followed",
+		"overlays/prod":           "overlays/prod: is no directory; symbolic links are not followed",
+		"trainyard.yaml":          "trainyard.yaml: is no regular file; symbolic links are not followed",
+		"trainyard.yaml/dir/file": "trainyard.yaml: is no regular file; symbolic links are not followed",
+	} {
+		root := t.TempDir()
+		require.NoError(t, os.MkdirAll(filepath.Join(root, "jobs"), 0o755))
+		require.NoError(t, os.MkdirAll(filepath.Join(root, filepath.Dir(link)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, "jobs", "good.yaml"), []byte(job("good")), 0o600))
+		require.NoError(t, os.Symlink(t.TempDir(), filepath.Join(root, link)))
+		defs, err := New(environmentOf).Render(context.Background(), Dir(os.DirFS(root), ""))
+		require.NoError(t, err)
+		require.Empty(t, defs.Jobs, link)
+		require.Contains(t, all(defs), want)
+	}
 }
 
 // A name that not every system takes for the same is passed over, in a working

@@ -80,7 +80,7 @@ func checkMetadata(d *manifest.Document, object map[string]any) []*repo.Error {
 		}
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			if _, ok := values[key].(string); !ok {
-				problems = append(problems, d.Errorf(manifest.Join(at, key), "want text: write the value in quotes"))
+				problems = append(problems, d.WantText(manifest.Join(at, key)))
 			}
 			if field == "annotations" && reserved(key) {
 				problems = append(problems, d.Errorf(manifest.Join(at, key), "annotation %s is refused: functions are not run, and kustomize's own marks are not taken from files", key))
@@ -88,7 +88,7 @@ func checkMetadata(d *manifest.Document, object map[string]any) []*repo.Error {
 		}
 	}
 	if _, ok := metadata["namespace"].(string); !ok && metadata["namespace"] != nil {
-		problems = append(problems, d.Errorf("metadata.namespace", "want text: write the value in quotes"))
+		problems = append(problems, d.WantText("metadata.namespace"))
 	}
 	return problems
 }

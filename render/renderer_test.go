@@ -136,7 +136,7 @@ func TestBrokenSettingsAndOverlays(t *testing.T) {
 		"unknown setting":     {"trainyard.yaml", header + "default: {}\n", `trainyard.yaml:3:1: default: unknown field; did you mean "defaults"?`},
 		"kind":                {"trainyard.yaml", "apiVersion: trainyard.dev/v1\nkind: Repo\n", `trainyard.yaml:2:1: kind: want Repository, not "Repo"`},
 		"environment":         {"trainyard.yaml", header + "environments: {dev: {}, prd: {}}\n", `trainyard.yaml:3:1: environments: environment "prod" is not among them: dev, prd; did you mean "prd"?`},
-		"duration":            {"trainyard.yaml", header + "defaults: {deadline: 12}\n", `want a duration like 90s, 30m or 12h, not 12`},
+		"duration":            {"trainyard.yaml", header + "defaults: {deadline: 12}\n", `want a duration like 90s, 30m, 12h or 2d, not 12`},
 		"onChange":            {"trainyard.yaml", header + "defaults: {onChange: restart}\n", `defaults.onChange: "restart" is not one of Finish, Restart, Ignore`},
 		"shards":              {"trainyard.yaml", header + "status: {shards: -1}\n", `status.shards: want a number from 0 to 256, not -1`},
 		"maxShare":            {"trainyard.yaml", header + "removal: {maxShare: 50}\n", `removal.maxShare: want a number above 0 and at most 1, not 50`},
@@ -244,4 +244,12 @@ func TestAnEmptyRepository(t *testing.T) {
 	defs := render(t, nil)
 	require.Empty(t, defs.Jobs)
 	require.Empty(t, all(defs))
+}
+
+// Durations of the settings are written as those of jobs.
+func TestDurationsOfSettings(t *testing.T) {
+	defs := render(t, withGood(map[string]string{"trainyard.yaml": "apiVersion: trainyard.dev/v1\nkind: Repository\ndefaults: {deadline: 2d, cleanup: {after: 1d12h}}\n"}))
+	requireGood(t, defs)
+	require.Equal(t, 48*time.Hour, defs.Jobs[0].Deadline)
+	require.Equal(t, 36*time.Hour, defs.Jobs[0].Cleanup.After)
 }

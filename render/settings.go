@@ -1,8 +1,6 @@
 package render
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -36,15 +34,15 @@ type settingsFile struct {
 type environmentField struct{}
 
 type defaultsField struct {
-	Namespace string        `json:"namespace"`
-	OnChange  string        `json:"onChange"`
-	Deadline  duration      `json:"deadline"`
-	Cleanup   *cleanupField `json:"cleanup"`
+	Namespace string            `json:"namespace"`
+	OnChange  string            `json:"onChange"`
+	Deadline  manifest.Duration `json:"deadline"`
+	Cleanup   *cleanupField     `json:"cleanup"`
 }
 
 type cleanupField struct {
-	Pods  string   `json:"pods"`
-	After duration `json:"after"`
+	Pods  string            `json:"pods"`
+	After manifest.Duration `json:"after"`
 }
 
 type statusField struct {
@@ -56,29 +54,14 @@ type removalField struct {
 	Confirm  string   `json:"confirm"`
 }
 
-// duration is written like 30m.
-type duration time.Duration
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (d *duration) UnmarshalJSON(data []byte) error {
-	var text string
-	if err := json.Unmarshal(data, &text); err != nil {
-		return fmt.Errorf("want a duration like 90s, 30m or 12h, not %s", data)
-	}
-	parsed, err := time.ParseDuration(text)
-	if err != nil || parsed < 0 {
-		return fmt.Errorf("want a duration like 90s, 30m or 12h, not %q", text)
-	}
-	*d = duration(parsed)
-	return nil
-}
-
 // maxShards keeps the directories of a namespace few.
 const maxShards = 256
 
 // readSettings reads trainyard.yaml, which need not be there.
 func readSettings(r *reader, environment string) (repo.Settings, []*repo.Error) {
-	if r.kind(repo.SettingsFile) != regular {
+	if k := r.kind(repo.SettingsFile); k == directory || r.hidden(repo.SettingsFile) {
+		return repo.Settings{}, []*repo.Error{{File: repo.SettingsFile, Message: "is no regular file; symbolic links are not followed"}}
+	} else if k == absent {
 		return repo.Settings{}, nil
 	}
 	data, err := r.file(repo.SettingsFile)

@@ -18,8 +18,9 @@ type Snapshot interface {
 	// Revision names the snapshot: a commit, or "" for a working tree.
 	Revision() string
 	// Hash is a hash of all that lies at a path, in this snapshot and in every
-	// other: of a file its content, of a directory everything below it. It is
-	// "" when nothing is there, and cheap: Git trees have it at hand.
+	// other: of a file its content, of a directory everything below it, of what
+	// is neither that it is there. It is "" when nothing is there, and cheap: Git
+	// trees have it at hand.
 	Hash(name string) string
 }
 
@@ -106,6 +107,9 @@ func (r *reader) kind(name string) kind {
 	r.reads[name] = r.view.hash(name)
 	return absent
 }
+
+// hidden says that something is there which is not shown: a link, a submodule.
+func (r *reader) hidden(name string) bool { return r.view.hash(name) != "" && r.kind(name) == absent }
 
 // file reads a regular file.
 func (r *reader) file(name string) ([]byte, error) {

@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -63,4 +64,21 @@ func TestAKustomizationThatSaysNothing(t *testing.T) {
 	defs := render(t, withGood(map[string]string{"jobs/none/kustomization.yaml": "kind: Kustomization\n"}))
 	requireGood(t, defs)
 	require.Equal(t, []string{"jobs/none: warning: no job is defined here, so nothing of it is used"}, all(defs))
+}
+
+// What the head of an object has to be is said with what it is.
+func TestWordsForMetadata(t *testing.T) {
+	for metadata, want := range map[string]string{
+		`[name, bad]`:                         `:3:1: metadata: want a map, not a list`,
+		`bad`:                                 `:3:1: metadata: want a map, not the text "bad"`,
+		`{name: bad, namespace: 7}`:           `:3:23: metadata.namespace: want text, not the number 7: write "7" in quotes`,
+		`{name: bad, labels: {a: 010}}`:       `:3:32: metadata.labels.a: want text, not the number 8: unquoted 010 is read as the number 8; write "010" in quotes`,
+		`{name: bad, annotations: {a: true}}`: `:3:37: metadata.annotations.a: want text, not the boolean true: write "true" in quotes`,
+		`{name: bad, labels: {a: "b c"}}`:     `:3:32: metadata.labels.a: not a label's value: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
+	} {
+		text := strings.Replace(job("bad"), "{name: bad}", metadata, 1)
+		defs := render(t, withGood(map[string]string{"jobs/bad.yaml": text}))
+		requireGood(t, defs)
+		assert.Equal(t, []string{"jobs/bad.yaml" + want}, all(defs))
+	}
 }

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"math"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -109,15 +110,33 @@ func (s *size) take(t *size, level int) {
 // what they stand for is checked where it is written.
 func (c *checker) node(n *yaml.Node, path string) {
 	if n.Style&yaml.TaggedStyle != 0 && !plainTag(n) {
-		c.p.add(n.Line, n.Column, path, "tag %s is not understood", n.Tag)
+		c.p.add(n.Line, n.Column, path, "tag %s is not understood", short(n.Tag))
 	}
 	switch n.Kind {
+	case yaml.ScalarNode:
+		c.number(n, path)
 	case yaml.SequenceNode:
 		for i, k := range n.Content {
 			c.node(k, Item(path, i))
 		}
 	case yaml.MappingNode:
 		c.mapping(n, path)
+	}
+}
+
+// number refuses what YAML takes for a number and JSON does not, and values
+// that are not what their tag says.
+func (c *checker) number(n *yaml.Node, path string) {
+	tagged := n.Style&yaml.TaggedStyle != 0
+	if !tagged && n.ShortTag() != "!!float" {
+		return
+	}
+	var v any
+	if err := n.Decode(&v); err != nil {
+		c.p.add(n.Line, n.Column, path, "%q is not what its tag %s says", short(n.Value), short(n.ShortTag()))
+	}
+	if f, ok := v.(float64); ok && (math.IsInf(f, 0) || math.IsNaN(f)) {
+		c.p.add(n.Line, n.Column, path, "unquoted %s is read as a number that no field can hold: write %q in quotes", n.Value, n.Value)
 	}
 }
 
@@ -161,7 +180,7 @@ func (c *checker) key(key *yaml.Node, path string) bool {
 	case key.Kind != yaml.ScalarNode:
 		c.p.add(key.Line, key.Column, path, "a key must be text, not %s", article(key))
 	case key.Style&yaml.TaggedStyle != 0 && !plainTag(key):
-		c.p.add(key.Line, key.Column, path, "tag %s is not understood", key.Tag)
+		c.p.add(key.Line, key.Column, path, "tag %s is not understood", short(key.Tag))
 	case key.ShortTag() != "!!str":
 		c.p.add(key.Line, key.Column, path, "a key must be text, but unquoted %s is read as %s: write %q in quotes", key.Value, scalar(key), key.Value)
 	case isPlain(key) && isOldBool(key.Value):

@@ -74,6 +74,21 @@ func (d *Document) Errorf(field, format string, args ...any) *repo.Error {
 	return e
 }
 
+// WantText is the problem of a field that has to be text and is not.
+func (d *Document) WantText(field string) *repo.Error {
+	n := d.Root
+	for _, s := range steps(field) {
+		if s.index >= 0 {
+			return d.Errorf(field, "want text: write the value in quotes")
+		}
+		n = child(resolve(n), s.key)
+	}
+	if n = resolve(n); n == nil {
+		return d.Errorf(field, "want text: write the value in quotes")
+	}
+	return d.Errorf(field, "want text, not %s%s", article(n), quoteHint(n))
+}
+
 // CheckObject reports what keeps a document from being a Kubernetes object:
 // one with apiVersion, kind and metadata.name.
 func (d *Document) CheckObject() []*repo.Error {
@@ -99,7 +114,11 @@ func (d *Document) CheckObject() []*repo.Error {
 	}
 	require("apiVersion", "apiVersion")
 	require("kind", "kind")
-	if meta := child(d.Root, "metadata"); d.Kind() == "List" || child(meta, "generateName") != nil {
+	meta := resolve(child(d.Root, "metadata"))
+	switch {
+	case meta != nil && meta.Kind != yaml.MappingNode && meta.ShortTag() != "!!null":
+		return append(problems, d.Errorf("metadata", "want a map, not %s", article(meta)))
+	case d.Kind() == "List" || child(meta, "generateName") != nil:
 		return problems
 	}
 	require("metadata.name", "metadata", "name")

@@ -89,12 +89,18 @@ func (o *Object) names(job *repo.Job) {
 	for _, k := range slices.Sorted(maps.Keys(job.Labels)) {
 		at := Join("metadata.labels", k)
 		for _, why := range validation.IsQualifiedName(k) {
-			o.Errorf(at, "not a label's name: %s", why)
+			o.Errorf(at, "not a label's name: %s", brief(why))
 		}
 		for _, why := range validation.IsValidLabelValue(job.Labels[k]) {
-			o.Errorf(at, "not a label's value: %s", why)
+			o.Errorf(at, "not a label's value: %s", brief(why))
 		}
 	}
+}
+
+// brief is what Kubernetes says of a name, without its examples and regular expressions.
+func brief(why string) string {
+	why, _, _ = strings.Cut(why, " (e.g. ")
+	return why
 }
 
 // Label reports text that is no DNS label: at most 63 lower-case letters,

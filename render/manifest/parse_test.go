@@ -37,6 +37,12 @@ func TestParseReportsTheLine(t *testing.T) {
 		{"duplicate key", "a: 1\nb:\n  c: 1\n  c: 2\n", []string{"f.yaml:4:3: b.c: written twice, first in line 3"}},
 		{"two documents, two mistakes", "a: 1\na: 2\n---\nb: !!binary aGk=\n", []string{
 			"f.yaml:2:1: a: written twice, first in line 1", "f.yaml:4:4: b: tag !!binary is not understood"}},
+		{"no number of JSON", "a:\n- .inf\n- -.INF\n- .nan\n- '.inf'\n", []string{
+			`f.yaml:2:3: a[0]: unquoted .inf is read as a number that no field can hold: write ".inf" in quotes`,
+			`f.yaml:3:3: a[1]: unquoted -.INF is read as a number that no field can hold: write "-.INF" in quotes`,
+			`f.yaml:4:3: a[2]: unquoted .nan is read as a number that no field can hold: write ".nan" in quotes`}},
+		{"not what the tag says", "a: !!int x\n", []string{`f.yaml:1:4: a: "x" is not what its tag !!int says`}},
+		{"long tag", "a: " + strings.Repeat("!", 1<<16) + "\n", []string{"f.yaml:1:4: a: tag " + strings.Repeat("!", 60) + "… is not understood"}},
 		{"number key", "1: a\n", []string{`f.yaml:1:1: a key must be text, but unquoted 1 is read as the number 1: write "1" in quotes`}},
 		{"old boolean key", "a:\n  y: 1\n", []string{`f.yaml:2:3: a: a key must be text, but unquoted y is read as the boolean true by many YAML readers: write "y" in quotes`}},
 		{"quoted old boolean key", "a:\n  \"y\": 1\n", nil},

@@ -30,7 +30,7 @@ func CheckTemplate(o *Object, path string, t *corev1.PodTemplateSpec) {
 	t.ObjectMeta = metav1.ObjectMeta{Labels: t.Labels, Annotations: t.Annotations}
 	for _, k := range slices.Sorted(maps.Keys(t.Labels)) {
 		for _, why := range append(validation.IsQualifiedName(k), validation.IsValidLabelValue(t.Labels[k])...) {
-			o.Errorf(Join(path+".metadata.labels", k), "%s", why)
+			o.Errorf(Join(path+".metadata.labels", k), "%s", brief(why))
 		}
 	}
 	c := podChecker{o: o, spec: &t.Spec, mounted: map[string]bool{}}
