@@ -46,10 +46,11 @@ type Kind struct {
 	Neutral []string
 }
 
-// Format of the kind.
-func (k *Kind) Format(read func(o *manifest.Object) *repo.Job) manifest.Format {
+// Format of the kind. spec is the zero value of the Go type of its spec.
+func (k *Kind) Format(spec any, read func(o *manifest.Object) *repo.Job) manifest.Format {
 	f := manifest.Format{
 		Kinds: []schema.GroupVersionKind{{Group: group, Version: latest, Kind: k.Name}},
+		Spec:  spec,
 		Read:  read,
 		Neutral: manifest.Neutral(append([]string{
 			"spec.cleanPodPolicy", "spec.ttlSecondsAfterFinished", "spec.runPolicy.cleanPodPolicy",

@@ -27,7 +27,7 @@ func kind() *kubeflow.Kind {
 }
 
 // Format reads JAXJob.
-func Format() manifest.Format { return kind().Format(read) }
+func Format() manifest.Format { return kind().Format(spec{}, read) }
 
 func read(o *manifest.Object) *repo.Job {
 	j := kind().Begin(o)

@@ -29,7 +29,7 @@ func kind() *kubeflow.Kind {
 }
 
 // Format reads PyTorchJob.
-func Format() manifest.Format { return kind().Format(read) }
+func Format() manifest.Format { return kind().Format(spec{}, read) }
 
 // reader reads one PyTorchJob.
 type reader struct {

@@ -32,7 +32,7 @@ func kind() *kubeflow.Kind {
 }
 
 // Format reads TFJob.
-func Format() manifest.Format { return kind().Format(read) }
+func Format() manifest.Format { return kind().Format(spec{}, read) }
 
 func read(o *manifest.Object) *repo.Job {
 	j := kind().Begin(o)
