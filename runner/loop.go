@@ -58,6 +58,7 @@ type Loop struct {
 	generation, published int64
 	dirty                 chan struct{} // has room for one: something is to be published
 	progress              chan struct{} // has room for one: something came to rest
+	hurry                 chan struct{} // has room for one: a push is all that is waited for
 }
 
 // entry is what the loop knows of a job.
@@ -91,7 +92,7 @@ func New(backend Backend, ledger Ledger, opts Options) *Loop {
 	}
 	return &Loop{
 		backend: backend, ledger: ledger, opts: opts, queue: newQueue(), jobs: map[repo.Key]*entry{},
-		generation: 1, dirty: make(chan struct{}, 1), progress: make(chan struct{}, 1),
+		generation: 1, dirty: make(chan struct{}, 1), progress: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 	}
 }
 

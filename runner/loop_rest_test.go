@@ -259,6 +259,17 @@ func TestOnceSaysWhatItWaitsFor(t *testing.T) {
 	})
 }
 
+// --once does not sit out the time between two pushes for its last one.
+func TestOnceEndsWithItsLastPush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, led := newMemory(t.Context(), func(repo.TaskAttempt) int32 { return 0 }), newLedger()
+		start := time.Now()
+		once(t, m, led, definitions(trainJob("a", "d1", 1, 0)))
+		require.Equal(t, repo.PhaseSucceeded, led.records[repo.Key{Namespace: "default", Name: "a"}].Phase)
+		require.Less(t, time.Since(start), 3*time.Second, "pushes are 10s apart")
+	})
+}
+
 // A daemon that is told to end before it could read its records has not failed.
 func TestStopBeforeRecordsAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -146,19 +146,19 @@ func (l *Loop) publishLoop(ctx context.Context) error {
 		}
 		start := time.Now()
 		pushed, err := l.Publish(ctx, start)
-		wait := time.Duration(0)
+		wait, hurry := time.Duration(0), l.hurry
 		if pushed {
 			wait = l.opts.Publish - time.Since(start)
 		}
 		if err != nil && ctx.Err() == nil {
 			failures++
 			l.opts.Log.Error().Err(err).Msg("records cannot be pushed; they wait, and jobs go on")
-			wait = max(wait, passBackoff(failures))
+			wait, hurry = max(wait, passBackoff(failures)), nil
 			poke(l.dirty)
 		} else {
 			failures = 0
 		}
-		if !sleep(ctx, wait, nil) {
+		if !sleep(ctx, wait, hurry) {
 			return ctx.Err()
 		}
 	}
@@ -207,8 +207,11 @@ func (l *Loop) untilSettled(ctx context.Context) error {
 			}
 		case <-l.progress:
 		}
-		if l.Settled(time.Now()) {
+		switch rests, published := l.resting(time.Now()); {
+		case rests && published:
 			return errDone
+		case rests:
+			poke(l.hurry)
 		}
 	}
 }
@@ -241,15 +244,18 @@ func (l *Loop) waitsFor() (what []string) {
 
 // Settled says whether every job has come to rest and everything is published.
 func (l *Loop) Settled(now time.Time) bool {
+	rests, published := l.resting(now)
+	return rests && published
+}
+
+// resting says whether every job has come to rest, and whether everything is published.
+func (l *Loop) resting(now time.Time) (rests, published bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.loaded || !l.defined || l.generation != l.published || l.queue.busy(now) {
-		return false
-	}
+	rests = l.loaded && l.defined && !l.queue.busy(now)
+	published = l.generation == l.published
 	for _, e := range l.jobs {
-		if !e.settled || e.version != e.pushed {
-			return false
-		}
+		rests, published = rests && e.settled, published && e.version == e.pushed
 	}
-	return true
+	return rests, published
 }
