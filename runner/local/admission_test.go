@@ -35,6 +35,7 @@ func fakeGPUs(t *testing.T, script string) func(*Options) {
 const fourGPUs = `for i in 0 1 2 3; do echo "$i, GPU-aaaa-$i, 81559 MiB"; done`
 
 func TestGPUsAreNotShared(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t), fakeGPUs(t, fourGPUs))
 	show := "echo $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES; while ! test -f go; do sleep 0.01; done"
 	for i := range 3 {
@@ -62,6 +63,7 @@ func TestGPUsAreNotShared(t *testing.T) {
 }
 
 func TestContainersOfAPodShareNoGPU(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t), fakeGPUs(t, fourGPUs))
 	run(t, b, testPod("two", "echo $CUDA_VISIBLE_DEVICES", asks("nvidia.com/gpu", "1"), func(p *corev1.Pod) {
 		second := *p.Spec.Containers[0].DeepCopy()
@@ -79,6 +81,7 @@ func TestContainersOfAPodShareNoGPU(t *testing.T) {
 }
 
 func TestWhatCanNeverFit(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t), func(o *Options) {
 		o.Environ = []string{"PATH=/bin:/usr/bin"}
 		o.Capacity = corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("1Gi")}
@@ -104,6 +107,7 @@ func TestWhatCanNeverFit(t *testing.T) {
 }
 
 func TestOldestFirst(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t), func(o *Options) { o.Capacity = corev1.ResourceList{"cpu": resource.MustParse("4")} })
 	wait := "while ! test -f go; do sleep 0.01; done"
 	create(t, b, testPod("a-holds", wait, asks("cpu", "3")))
@@ -121,6 +125,7 @@ func TestOldestFirst(t *testing.T) {
 }
 
 func TestNeed(t *testing.T) {
+	t.Parallel()
 	always := corev1.ContainerRestartPolicyAlways
 	c := func(cpu string) corev1.Container {
 		return corev1.Container{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu)}}}
@@ -134,6 +139,7 @@ func TestNeed(t *testing.T) {
 }
 
 func TestNvidiaSmiThatFails(t *testing.T) {
+	t.Parallel()
 	for name, script := range map[string]string{"exit": "exit 9", "nonsense": "echo No devices were found"} {
 		t.Run(name, func(t *testing.T) {
 			b := open(t, stateDir(t), fakeGPUs(t, script))

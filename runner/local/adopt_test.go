@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -32,6 +33,7 @@ func daemonMain(dir string) {
 }
 
 func TestDaemonKilledAndPodAdopted(t *testing.T) {
+	t.Parallel()
 	dir := stateDir(t)
 	daemon := exec.Command(os.Args[0], "daemon", dir)
 	daemon.Stderr = os.Stderr
@@ -52,6 +54,8 @@ func TestDaemonKilledAndPodAdopted(t *testing.T) {
 }
 
 const stormPods = 12
+
+var rounds = flag.Int("rounds", 25, "how often TestDaemonKilledAtAnyTime kills its daemon")
 
 // stormMain is a daemon that creates pods and deletes every third, as one that
 // starts again would.
@@ -76,13 +80,14 @@ func stormMain(dir string) {
 
 // The daemon is killed again and again, at whatever it is doing.
 func TestDaemonKilledAtAnyTime(t *testing.T) {
+	t.Parallel()
 	dir := stateDir(t)
-	for round := range 25 {
+	for round := range *rounds {
 		daemon := exec.Command(os.Args[0], "storm", dir)
 		daemon.Stderr = os.Stderr
 		require.NoError(t, daemon.Start())
 		// From before it has begun to when it has nothing left to do.
-		kill := time.After(time.Duration(8+4*round) * time.Millisecond)
+		kill := time.After(time.Duration(8+4*(round%25)) * time.Millisecond)
 		<-kill
 		require.NoError(t, daemon.Process.Kill())
 		_ = daemon.Wait()
@@ -107,11 +112,12 @@ func TestDaemonKilledAtAnyTime(t *testing.T) {
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "pods", "ns", ".*"))
 	require.NoError(t, err)
-	assert.LessOrEqual(t, len(left), 25)
+	assert.LessOrEqual(t, len(left), *rounds)
 }
 
 // A daemon may die at any step of a start; what it left is what the next finds.
 func TestInterruptedStarts(t *testing.T) {
+	t.Parallel()
 	cut := func(name, upTo string) (dir string) {
 		dir = stateDir(t)
 		b := open(t, dir, func(o *Options) { o.Executable = "/bin/false" })
@@ -155,6 +161,7 @@ func TestInterruptedStarts(t *testing.T) {
 }
 
 func TestShimKilled(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t))
 	work := filepath.Join(b.podDir("ns", "victim"), workDir)
 	// A child, one that leads a session of its own, and one without our environment.
@@ -177,6 +184,7 @@ func TestShimKilled(t *testing.T) {
 
 // A number in shim.json that belongs to somebody else now.
 func TestProcessNumberReused(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t))
 	create(t, b, testPod("reused", "sleep 1000"))
 	eventually(t, "it runs", func() bool { return get(t, b, "reused").Status.Phase == corev1.PodRunning })
@@ -214,6 +222,7 @@ func clockTick(t *testing.T) string {
 }
 
 func TestMachineRestarted(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t))
 	create(t, b, testPod("rebooted", "sleep 1000"))
 	eventually(t, "it runs", func() bool { return get(t, b, "rebooted").Status.Phase == corev1.PodRunning })
@@ -232,6 +241,7 @@ func TestMachineRestarted(t *testing.T) {
 }
 
 func TestShimTerminated(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t))
 	create(t, b, testPod("shutdown", "trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.02; done"))
 	eventually(t, "it is up", func() bool { return logOf(t, b, "shutdown", "") == "up\n" })
@@ -242,6 +252,7 @@ func TestShimTerminated(t *testing.T) {
 }
 
 func TestDirectoryVanishes(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t))
 	create(t, b, testPod("vanishing", "echo $$$$ > pid; exec sleep 1000"))
 	dir := b.podDir("ns", "vanishing")
@@ -254,6 +265,7 @@ func TestDirectoryVanishes(t *testing.T) {
 }
 
 func TestDamagedFiles(t *testing.T) {
+	t.Parallel()
 	for _, file := range []string{podFile, shimFile, statusFile, admittedFile, deleteFile} {
 		t.Run(file, func(t *testing.T) {
 			b := open(t, stateDir(t))
@@ -288,6 +300,7 @@ func TestDamagedFiles(t *testing.T) {
 }
 
 func TestDeleteBeforeStart(t *testing.T) {
+	t.Parallel()
 	dir := stateDir(t)
 	b := open(t, dir, func(o *Options) { o.Executable = "/bin/false" })
 	create(t, b, testPod("early", "echo ran >> "+dir+"/out"))
@@ -302,6 +315,7 @@ func TestDeleteBeforeStart(t *testing.T) {
 }
 
 func TestShimThatDoesNotStartIsTold(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t), func(o *Options) { o.Executable, o.ShimArgs = "/bin/sh", []string{"-c", "echo usage >&2; exit 2"} })
 	create(t, b, testPod("unstartable", "true"))
 	eventually(t, "it says why", func() bool {
@@ -311,6 +325,7 @@ func TestShimThatDoesNotStartIsTold(t *testing.T) {
 
 // The leftovers of a container go with it, not with the pod.
 func TestBackgroundProcessesEndWithTheirContainer(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t))
 	start := time.Now()
 	run(t, b, testPod("daemonised", "setsid sh -c 'echo $$$$ > pid; exec sleep 1000' & while ! test -s pid; do sleep 0.01; done"), corev1.PodSucceeded)
@@ -318,4 +333,31 @@ func TestBackgroundProcessesEndWithTheirContainer(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, live(pid))
 	assert.Less(t, time.Since(start), 5*time.Second)
+}
+
+// A process that leads a session of its own and has cleared its environment
+// goes with its pod all the same.
+func TestHiddenProcessesEndWithTheirPod(t *testing.T) {
+	t.Parallel()
+	b := open(t, stateDir(t))
+	run(t, b, testPod("hides", "setsid env -i /bin/sh -c 'echo $$$$ > pid; exec sleep 1000' & while ! test -s pid; do sleep 0.01; done"), corev1.PodSucceeded)
+	pid := grepPID(t, filepath.Join(b.podDir("ns", "hides"), workDir, "pid"))
+	assert.False(t, live(pid))
+}
+
+// What cannot be looked at just now is not taken for damaged.
+func TestUnreadableIsNotDamaged(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 {
+		t.Skip("root reads everything; TestVolumesUnprivileged runs this as somebody else")
+	}
+	b := open(t, stateDir(t))
+	create(t, b, testPod("shut", "sleep 1000"))
+	until(t, b, "shut", corev1.PodRunning)
+	shim, dir := shimOf(t, b, "shut"), b.podDir("ns", "shut")
+	require.NoError(t, os.Chmod(dir, 0))
+	b.pass(true)
+	require.NoError(t, os.Chmod(dir, 0o700))
+	assert.True(t, shim.alive())
+	assert.Equal(t, corev1.PodRunning, get(t, b, "shut").Status.Phase)
 }

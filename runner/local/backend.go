@@ -2,7 +2,9 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -76,6 +78,11 @@ func New(dir, environment string, o Options) (*Backend, error) {
 	}
 	for _, d := range []string{"pods", "runs"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			return nil, fmt.Errorf("local runner: %w", err)
+		}
+	}
+	for _, d := range []string{dir, filepath.Dir(dir)} {
+		if err := syncDir(d); err != nil && !errors.Is(err, fs.ErrPermission) {
 			return nil, fmt.Errorf("local runner: %w", err)
 		}
 	}

@@ -86,7 +86,7 @@ func (b *Backend) removeDone(e *entry) error {
 	if e.outcome == nil || e.held() || e.deletion == nil {
 		return nil
 	}
-	if err := discardMemory(e.pod); err != nil {
+	if err := discardMemory(e.pod.UID); err != nil {
 		return err
 	}
 	if err := discard(e.dir); err != nil {

@@ -17,6 +17,7 @@ import (
 )
 
 func TestExpand(t *testing.T) {
+	t.Parallel()
 	values := map[string]string{"A": "a", "B": "$(A)", "EMPTY": ""}
 	get := func(n string) (string, bool) { v, ok := values[n]; return v, ok }
 	for text, want := range map[string]string{
@@ -28,6 +29,7 @@ func TestExpand(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
+	t.Parallel()
 	pod := testPod("env", "true", func(p *corev1.Pod) {
 		p.UID = "the-uid"
 		p.Labels["team"] = "nlp"
@@ -112,6 +114,7 @@ func TestEnvironment(t *testing.T) {
 // Nothing of the daemon's environment but what is named reaches a pod, and the
 // pod cannot take the marks off.
 func TestEnvironmentOfAPod(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t), func(o *Options) {
 		o.Environ = []string{"PATH=" + os.Getenv("PATH"), "LANG=C", "USER=me", "TMPDIR=/tmp", "GIT_TOKEN=secret", "TRAINYARD_PASSWORD=secret", "HOME=/root"}
 	})
@@ -135,6 +138,7 @@ func TestEnvironmentOfAPod(t *testing.T) {
 }
 
 func TestArgumentsAreExpanded(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t))
 	run(t, b, testPod("args", "", func(p *corev1.Pod) {
 		c := &p.Spec.Containers[0]
@@ -144,6 +148,7 @@ func TestArgumentsAreExpanded(t *testing.T) {
 }
 
 func TestMissingConfigMapFailsThePod(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t))
 	pod := run(t, b, testPod("no-map", "true", func(p *corev1.Pod) {
 		p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "gone"}}}}

@@ -146,6 +146,9 @@ func lacks(run *repo.Run, pods []*entry) string {
 	}
 	there, stopped := map[string]int32{}, 0
 	for task, e := range latest {
+		if r := run.Job.Role(task.Role); r == nil || task.Index >= r.Replicas {
+			continue // of before the run was scaled down
+		}
 		there[task.Role]++
 		if e.deletion != nil && e.outcome != nil && e.outcome.Phase != corev1.PodSucceeded {
 			stopped++

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
@@ -47,7 +48,14 @@ type request struct {
 	Grace int64     `json:"grace"` // seconds, from At
 }
 
-func (r request) deadline() time.Time { return r.At.Add(time.Duration(r.Grace) * time.Second) }
+func (r request) deadline() time.Time { return r.At.Add(seconds(r.Grace)) }
+
+// seconds is a time that somebody wrote as a number: below zero is zero, and
+// more than a century is a century, where a multiplication would turn round.
+func seconds(n int64) time.Duration {
+	const century = 100 * 365 * 24 * 3600
+	return time.Duration(min(max(0, n), century)) * time.Second
+}
 
 // list reads the pods of a namespace, or of all (""), of every environment
 // that shares the directory. It is all of them or an error: a pod that is
@@ -124,6 +132,9 @@ func (b *Backend) entry(dir string) (*entry, error) {
 	e := b.pods[dir]
 	if err != nil {
 		delete(b.pods, dir)
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
+			return nil, fmt.Errorf("read pod %s: %w", filepath.Base(dir), err)
+		}
 		if exists(dir) {
 			return nil, fmt.Errorf("read pod %s: %w: %w", filepath.Base(dir), errDamaged, err)
 		}

@@ -244,6 +244,7 @@ func (b *Backend) setAside() {
 			_ = s.signal(unix.SIGKILL)
 			e.pod.UID = types.UID(s.UID)
 			killLeftovers(e)
+			_ = discardMemory(e.pod.UID)
 		}
 		aside := filepath.Join(b.dir, "damaged")
 		moved := os.MkdirAll(aside, 0o700)

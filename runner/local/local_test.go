@@ -47,14 +47,17 @@ func stateDir(t *testing.T) string {
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		left, _ := filepath.Glob(filepath.Join(dir, "pods", "*", "*", shimFile))
+		var shims []shimState
 		for _, file := range left {
 			var s shimState
 			if read(file, &s) == nil && s.alive() {
 				// The shim kills what it holds when its directory vanishes.
 				_ = os.Rename(filepath.Dir(file), filepath.Dir(file)+".gone")
-				eventually(t, "shims end", func() bool { return !s.alive() })
+				_ = s.signal(unix.SIGUSR1)
+				shims = append(shims, s)
 			}
 		}
+		eventually(t, "shims end", func() bool { return !slices.ContainsFunc(shims, func(s shimState) bool { return s.alive() }) })
 		logs, _ := filepath.Glob(filepath.Join(dir, "pods", "*", "*", shimLog))
 		for _, file := range logs {
 			text, _ := os.ReadFile(file)

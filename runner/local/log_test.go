@@ -19,6 +19,7 @@ import (
 )
 
 func TestLogIsBounded(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t), func(o *Options) { o.LogLimit = 1000 })
 	run(t, b, testPod("chatty", "i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done"), corev1.PodSucceeded)
 	text := logOf(t, b, "chatty", "")
@@ -36,6 +37,7 @@ func TestLogIsBounded(t *testing.T) {
 }
 
 func TestLogFileTurns(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x.log")
 	l := &logFile{path: path, limit: 10}
 	_, err := l.Write(bytes.Repeat([]byte("0123456789"), 3))
@@ -49,6 +51,7 @@ func TestLogFileTurns(t *testing.T) {
 }
 
 func TestFollow(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t), func(o *Options) { o.LogLimit = 64 })
 	create(t, b, testPod("followed", "echo early; while ! test -f go; do sleep 0.01; done; echo middle; sleep 0.3; echo late"))
 	eventually(t, "first line", func() bool { return logOf(t, b, "followed", "") == "early\n" })
@@ -76,6 +79,7 @@ func TestFollow(t *testing.T) {
 }
 
 func TestLastOutputIsTold(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t))
 	before := time.Now().Add(-time.Second)
 	pod := run(t, b, testPod("speaks", "echo hello"), corev1.PodSucceeded)

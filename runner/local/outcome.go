@@ -53,10 +53,10 @@ func (s *shim) fill() {
 // only then lets go of the pod.
 func (s *shim) finish() error {
 	// A killed process may take its time to die, but nothing else may start before it has.
-	for !killMarked(markPod+"="+string(s.pod.UID), time.Second) {
+	for !killMarked(markPod+"="+string(s.pod.UID), time.Second) || !killChildren() {
 		s.reap(time.Now())
 	}
-	_ = discardMemory(s.pod)
+	_ = discardMemory(s.pod.UID)
 	if s.stop.vanished {
 		return nil
 	}

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,7 @@ import (
 )
 
 func TestHowAPodEnds(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t))
 	tests := []struct {
 		name, script string
@@ -57,6 +59,7 @@ func TestHowAPodEnds(t *testing.T) {
 }
 
 func TestCreateOnce(t *testing.T) {
+	t.Parallel()
 	dir := stateDir(t)
 	b := open(t, dir)
 	file := filepath.Join(dir, "runs", "out")
@@ -69,6 +72,7 @@ func TestCreateOnce(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t))
 	tests := []struct {
 		name, want string
@@ -104,6 +108,7 @@ func TestRefused(t *testing.T) {
 }
 
 func TestRestarts(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t))
 	pod := run(t, b, testPod("on-failure", "echo x >> tries; test $(wc -l < tries) = 3", func(p *corev1.Pod) {
 		p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
@@ -125,6 +130,7 @@ func TestRestarts(t *testing.T) {
 }
 
 func TestInitContainers(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t))
 	sh := func(name, script string) corev1.Container {
 		return corev1.Container{Name: name, Command: []string{"/bin/sh", "-c", script}}
@@ -160,6 +166,7 @@ func TestInitContainers(t *testing.T) {
 }
 
 func TestDelete(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	b := open(t, stateDir(t))
 	running := func(name, script string) *corev1.Pod {
@@ -219,6 +226,7 @@ func TestDelete(t *testing.T) {
 }
 
 func TestFinalizerHoldsAFinishedPod(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	b := open(t, stateDir(t))
 	pod := run(t, b, testPod("held", "true"), corev1.PodSucceeded)
@@ -242,6 +250,7 @@ func TestFinalizerHoldsAFinishedPod(t *testing.T) {
 }
 
 func TestActiveDeadline(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t))
 	one := int64(1)
 	pod := run(t, b, testPod("late", "sleep 60", func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = &one }), corev1.PodFailed)
@@ -249,6 +258,7 @@ func TestActiveDeadline(t *testing.T) {
 }
 
 func TestTerminationMessage(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t))
 	pod := run(t, b, testPod("file", "echo why > $TRAINYARD_TERMINATION_LOG; exit 1"), corev1.PodFailed)
 	assert.Equal(t, "why\n", ended(pod).Message)
@@ -318,4 +328,75 @@ func TestWatchIsPrompt(t *testing.T) {
 	}
 	cancel()
 	assert.ErrorIs(t, <-done, context.Canceled)
+}
+
+// Numbers that only a mistake can have put there do not turn into their opposite.
+func TestTimesWithoutEnd(t *testing.T) {
+	t.Parallel()
+	b := open(t, stateDir(t))
+	huge := int64(math.MaxInt64)
+	create(t, b, testPod("patient", "trap 'sleep 0.2; echo saved; exit 0' TERM; echo up; while :; do sleep 0.02; done", func(p *corev1.Pod) {
+		p.Spec.TerminationGracePeriodSeconds, p.Spec.ActiveDeadlineSeconds = &huge, &huge
+	}))
+	eventually(t, "patient is up", func() bool { return logOf(t, b, "patient", "") == "up\n" })
+	require.NoError(t, b.Delete(context.Background(), "ns", "patient", "", nil))
+	until(t, b, "patient", corev1.PodSucceeded)
+	assert.Contains(t, logOf(t, b, "patient", ""), "saved")
+}
+
+func TestRestartsStaySlow(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	s := &shim{source: source{pod: &corev1.Pod{}, order: &order{Backoff: 10 * time.Second, BackoffMax: 5 * time.Minute}}}
+	c := &container{spec: &corev1.Container{}, kind: sidecarContainer}
+	var waits []time.Duration
+	for range 200 {
+		c.startedAt = now
+		s.ended(c, now)
+		waits = append(waits, c.nextStart.Sub(now))
+	}
+	assert.Equal(t, []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 5 * time.Minute}, waits[:7])
+	for i, w := range waits[7:] {
+		require.Equal(t, 5*time.Minute, w, "restart %d", i+8)
+	}
+}
+
+func TestEnvironmentThatIsTooBig(t *testing.T) {
+	t.Parallel()
+	b := open(t, stateDir(t))
+	for _, name := range []string{"plain", "mounted"} {
+		pod := run(t, b, testPod(name, "true", func(p *corev1.Pod) {
+			p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "BIG", Value: strings.Repeat("x", 4<<20)}}
+			if name == "mounted" {
+				p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+				p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+			}
+		}), corev1.PodFailed)
+		assert.Equal(t, "ContainerCannotRun", ended(pod).Reason)
+		assert.Contains(t, ended(pod).Message, "argument list too long")
+	}
+}
+
+// Nobody else on the machine looks into what pods write.
+func TestFilesAreTheOwnersAlone(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(stateDir(t), "state")
+	b := open(t, dir)
+	create(t, b, testPod("private", "while ! test -f go; do sleep 0.01; done", func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "memory", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}}}
+	}))
+	pod := until(t, b, "private", corev1.PodRunning)
+	looked := []string{dir, filepath.Join(dir, "pods"), filepath.Join(dir, "runs"), b.podDir("ns", "private")}
+	if inMemory(memoryRoot) {
+		looked = append(looked, memoryDir(pod.UID))
+		assert.DirExists(t, filepath.Join(memoryDir(pod.UID), "memory"))
+	}
+	for _, path := range looked {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o700), info.Mode().Perm(), path)
+	}
+	letGo(t, b, "private")
+	until(t, b, "private", corev1.PodSucceeded)
+	assert.NoDirExists(t, memoryDir(pod.UID))
 }

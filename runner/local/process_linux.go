@@ -100,6 +100,31 @@ func killMarked(variable string, within time.Duration) bool {
 	}
 }
 
+// killChildren kills what is a child of this process by now: what was left
+// behind by its children, whatever became of its session and environment, and
+// what that leaves behind. It says whether none was left.
+func killChildren() bool {
+	end, self := time.Now().Add(time.Second), strconv.Itoa(os.Getpid())
+	for {
+		left := processes(func(f []string) bool { return f[1] == self })
+		for _, pid := range left {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		for {
+			if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); pid <= 0 && err != unix.EINTR {
+				break
+			}
+		}
+		if len(left) == 0 {
+			return true
+		}
+		if time.Now().After(end) {
+			return false
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
 // adoptOrphans makes this process the parent of what its children leave behind.
 func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
@@ -138,12 +163,17 @@ func selfExecutable() (string, error) { return "/proc/self/exe", nil }
 
 // session lists the processes of a session.
 func session(id int) []int {
+	want := strconv.Itoa(id)
+	return processes(func(f []string) bool { return f[3] == want })
+}
+
+// processes are the live ones that match by the fields of statOf: state, parent, group, session.
+func processes(match func([]string) bool) []int {
 	var found []int
 	entries, _ := os.ReadDir("/proc")
-	want := strconv.Itoa(id)
 	for _, e := range entries {
 		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			if f := statOf(pid); len(f) > 3 && f[3] == want && f[0] != "Z" {
+			if f := statOf(pid); len(f) > 3 && f[0] != "Z" && f[0] != "X" && match(f) {
 				found = append(found, pid)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 )
 
 func TestPrepareAndForget(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	dir := stateDir(t)
 	b := open(t, dir)
@@ -67,6 +68,7 @@ func TestPrepareAndForget(t *testing.T) {
 
 // Two environments may share a directory; each sees its own.
 func TestEnvironmentsDoNotMeet(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	b := open(t, stateDir(t))
 	other, err := New(b.dir, "other", Options{})

@@ -6,6 +6,11 @@ import "golang.org/x/sys/unix"
 // each leads a session of its own.
 const sessionsFile = "sessions.json"
 
+// over says whether nothing is left of the session that a process leads, or led.
+func (p process) over() bool {
+	return !p.alive() && unix.Kill(-p.PID, 0) != nil && len(session(p.PID)) == 0
+}
+
 // killSessions kills the sessions of containers whose shim is gone. A leader's
 // number cannot be given to another process while its session lives, so a
 // process of that number which is not the leader means that the session is over.

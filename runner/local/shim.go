@@ -88,7 +88,14 @@ func openShim(dir string) (*shim, error) {
 	if s.held, err = waitLock(lockFile, 5*time.Second); err != nil || s.held == nil {
 		return nil, err
 	}
-	if exists(outcomeFile) || exists(shimFile) || exists(deleteFile) || !exists(admittedFile) {
+	for _, file := range []string{outcomeFile, shimFile, deleteFile} {
+		if _, err := os.Lstat(file); err == nil {
+			return nil, s.held.Close()
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err // whether the pod was started before is not known
+		}
+	}
+	if !exists(admittedFile) {
 		return nil, s.held.Close()
 	}
 	for file, v := range map[string]any{podFile: s.pod, admittedFile: s.order} {
@@ -147,7 +154,7 @@ func (s *shim) begin() {
 		HostIPs: []corev1.HostIP{{IP: loopback}}, PodIPs: []corev1.PodIP{{IP: loopback}}}
 	condition(&s.status, corev1.PodScheduled, true, "", "")
 	if d := s.pod.Spec.ActiveDeadlineSeconds; d != nil {
-		s.expires = time.Now().Add(time.Duration(*d) * time.Second)
+		s.expires = time.Now().Add(seconds(*d))
 	}
 	var err error
 	if s.volumes, err = s.materialize(); err != nil {
@@ -217,10 +224,10 @@ func (s *shim) look(now time.Time) {
 	if r, err := readDeletion(&entry{dir: ".", pod: s.pod}); err == nil && r != nil && *r != s.asked {
 		s.asked = *r
 		// Of the wall clock only the time that is left counts, and never more than was granted.
-		left := min(max(0, r.deadline().Sub(now)), time.Duration(r.Grace)*time.Second)
+		left := min(max(0, r.deadline().Sub(now)), seconds(r.Grace))
 		s.end(stop{killAt: now.Add(left)})
 	}
-	own := now.Add(time.Duration(grace(s.pod, nil)) * time.Second)
+	own := now.Add(seconds(grace(s.pod, nil)))
 	if s.stop == nil && !s.expires.IsZero() && !now.Before(s.expires) {
 		s.end(stop{killAt: own, failed: true, reason: "DeadlineExceeded", message: "Pod was active on the node longer than the specified deadline"})
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -110,7 +111,7 @@ func (s *shim) start(c *container, now time.Time) {
 	}()
 	c.step = active
 	c.status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now)}}
-	s.sessions = append(s.sessions, thisProcess(c.pid))
+	s.sessions = append(slices.DeleteFunc(s.sessions, process.over), thisProcess(c.pid))
 	_ = write(sessionsFile, s.sessions, false)
 }
 
@@ -224,13 +225,24 @@ func (s *shim) ended(c *container, now time.Time) {
 		c.failures = 0
 	}
 	if c.failures > 0 {
-		shift := min(c.failures-1, 30)
-		c.nextStart = now.Add(min(s.order.Backoff<<shift, s.order.BackoffMax))
+		c.nextStart = now.Add(s.backoff(c.failures))
 	}
 	c.failures++
 	c.status.RestartCount++
 	c.status.LastTerminationState = corev1.ContainerState{Terminated: &exit}
 	c.status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "restarted at " + c.nextStart.UTC().Format(time.RFC3339)}}
+}
+
+// backoff is the wait before the restart after so many in a row.
+func (s *shim) backoff(restarts int) time.Duration {
+	wait := s.order.Backoff
+	for range restarts - 1 {
+		if wait >= s.order.BackoffMax {
+			break
+		}
+		wait *= 2
+	}
+	return min(wait, s.order.BackoffMax)
 }
 
 func (s *shim) again(c *container) bool {
@@ -275,7 +287,7 @@ func (s *shim) preStop(c *container, now time.Time) time.Time {
 	}
 	switch h := c.spec.Lifecycle.PreStop; {
 	case h.Sleep != nil:
-		return now.Add(time.Duration(h.Sleep.Seconds) * time.Second)
+		return now.Add(seconds(h.Sleep.Seconds))
 	case h.Exec != nil && len(h.Exec.Command) > 0:
 		null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 		if err != nil {

@@ -83,7 +83,7 @@ func (s *shim) due(c *container, now time.Time) {
 
 // stopSidecars ends those that served the others, now that the others have ended.
 func (s *shim) stopSidecars(now time.Time) bool {
-	s.end(stop{killAt: now.Add(time.Duration(grace(s.pod, nil)) * time.Second)})
+	s.end(stop{killAt: now.Add(seconds(grace(s.pod, nil)))})
 	return s.stopped(now)
 }
 

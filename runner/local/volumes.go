@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // memoryRoot is where systems keep files in memory that everybody may use.
@@ -36,7 +37,10 @@ func (s *source) volume(v *corev1.Volume) (string, error) {
 		return v.HostPath.Path, hostPath(v.HostPath)
 	case v.EmptyDir != nil:
 		if v.EmptyDir.Medium == corev1.StorageMediumMemory && inMemory(memoryRoot) {
-			dir = memoryDir(s.pod, v.Name)
+			dir = filepath.Join(memoryDir(s.pod.UID), v.Name)
+			if err := makeDir(memoryDir(s.pod.UID), 0o700); err != nil {
+				return "", err
+			}
 		}
 		return dir, makeDir(dir, 0o777)
 	case v.ConfigMap != nil:
@@ -109,21 +113,16 @@ func makeDir(dir string, mode os.FileMode) error {
 	return os.Chmod(dir, mode)
 }
 
-func memoryDir(pod *corev1.Pod, volume string) string {
-	return filepath.Join(memoryRoot, "trainyard-"+string(pod.UID)+"-"+volume)
-}
+// memoryDir holds a pod's volumes in memory. Everybody may write where it
+// lies, so it is the owner's alone.
+func memoryDir(uid types.UID) string { return filepath.Join(memoryRoot, "trainyard-"+string(uid)) }
 
 // discardMemory removes what a pod left in memory.
-func discardMemory(pod *corev1.Pod) error {
-	for _, v := range pod.Spec.Volumes {
-		if v.EmptyDir == nil || v.EmptyDir.Medium != corev1.StorageMediumMemory || pod.UID == "" {
-			continue
-		}
-		if err := scrub(memoryDir(pod, v.Name)); err != nil {
-			return err
-		}
+func discardMemory(uid types.UID) error {
+	if uid == "" || !exists(memoryDir(uid)) {
+		return nil
 	}
-	return nil
+	return scrub(memoryDir(uid))
 }
 
 func (s *source) configMap(dir string, ref corev1.LocalObjectReference, items []corev1.KeyToPath, mode *int32, optional *bool) error {

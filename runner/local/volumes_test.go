@@ -54,6 +54,7 @@ func needMounts(t *testing.T, b *Backend) {
 }
 
 func TestVolumesAreMounted(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t))
 	needMounts(t, b)
 	ctx := context.Background()
@@ -169,6 +170,7 @@ func TestVolumesAreMounted(t *testing.T) {
 
 // Everything above once more as somebody who is not root.
 func TestVolumesUnprivileged(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("this is somebody already")
 	}
@@ -180,7 +182,7 @@ func TestVolumesUnprivileged(t *testing.T) {
 	require.NoError(t, err)
 	binary := filepath.Join(dir, "local.test")
 	require.NoError(t, os.WriteFile(binary, program, 0o755))
-	cmd := exec.Command(binary, "-test.run=^TestVolumesAreMounted$|^TestShimKilled$|^TestDaemonKilled", "-test.v")
+	cmd := exec.Command(binary, "-test.run=^TestVolumesAreMounted$|^TestShimKilled$|^TestUnreadable|^TestDaemonKilled", "-test.v")
 	cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "HOME=" + dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
@@ -194,6 +196,7 @@ func TestVolumesUnprivileged(t *testing.T) {
 }
 
 func TestWithoutPrivateMounts(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t), func(o *Options) { o.NoMounts = true })
 	pod := run(t, b, testPod("unmounted", "cat $TRAINYARD_VOLUME_MY_DATA/x; test -e /data || echo not mounted",
 		initScript("echo hello > $TRAINYARD_VOLUME_MY_DATA/x"), volume("my-data", emptyDir()), mounted(corev1.VolumeMount{Name: "my-data", MountPath: "/data"})), corev1.PodSucceeded)
@@ -204,6 +207,7 @@ func TestWithoutPrivateMounts(t *testing.T) {
 }
 
 func TestVolumesThatCannotBe(t *testing.T) {
+	t.Parallel()
 	b := open(t, stateDir(t))
 	dir := corev1.HostPathDirectory
 	tests := map[string]struct {
@@ -229,6 +233,7 @@ func TestVolumesThatCannotBe(t *testing.T) {
 
 // A link within a volume must not make another directory look like a part of it.
 func TestSubPathStaysInItsVolume(t *testing.T) {
+	t.Parallel()
 	v := t.TempDir()
 	require.NoError(t, os.Symlink("/etc", filepath.Join(v, "out")))
 	require.NoError(t, os.Mkdir(filepath.Join(v, "real"), 0o700))
