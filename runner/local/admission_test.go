@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -140,12 +140,60 @@ func TestNeed(t *testing.T) {
 
 func TestNvidiaSmiThatFails(t *testing.T) {
 	t.Parallel()
-	for name, script := range map[string]string{"exit": "exit 9", "nonsense": "echo No devices were found"} {
+	for name, tc := range map[string]struct{ script, want string }{
+		"fails":    {"echo Driver/library version mismatch; exit 18", " (nvidia-smi: exit status 18: Driver/library version mismatch)"},
+		"nonsense": {"echo No devices were found", ` (nvidia-smi: unexpected answer: "No devices were found")`},
+		"twice":    {"echo 0, GPU-a; echo 0, GPU-b", ` (nvidia-smi: unexpected answer: "0, GPU-b")`},
+		"hangs":    {"sleep 1000 & sleep 1000", " (nvidia-smi: no answer in time: context deadline exceeded)"},
+		"deaf":     {"trap '' TERM; setsid sleep 3 & exec sleep 1000", " (nvidia-smi: no answer in time: context deadline exceeded)"},
+		"none":     {"", ""},
+	} {
 		t.Run(name, func(t *testing.T) {
-			b := open(t, stateDir(t), fakeGPUs(t, script))
+			t.Parallel()
+			start := time.Now()
+			b := open(t, stateDir(t), fakeGPUs(t, tc.script), func(o *Options) { o.ask = 500 * time.Millisecond })
+			assert.Less(t, time.Since(start), 5*time.Second, "a start waits for it")
 			assert.Empty(t, b.machine.gpus)
+			create(t, b, testPod("wants", "true", asks("nvidia.com/gpu", "8")))
+			waitsFor(t, b, "wants", "can never run here: needs 8 GPUs, this machine has 0"+tc.want)
+			run(t, b, testPod("wants-none", "true"), corev1.PodSucceeded)
 		})
 	}
-	b := open(t, stateDir(t), fakeGPUs(t, strings.ReplaceAll(fourGPUs, "0 1 2 3", "")))
-	assert.Empty(t, b.machine.gpus)
+}
+
+func TestGPUsOfTheDaemon(t *testing.T) {
+	t.Parallel()
+	for list, want := range map[string][]int{
+		"2,0": {2, 0}, " 1 ": {1}, "GPU-aaaa-3,1": {3, 1}, "1,-1,2": {1}, "": nil, "-1": nil, "NoDevFiles": nil, "1,1": {1}, "7": nil,
+	} {
+		t.Run(list, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, stateDir(t), fakeGPUs(t, fourGPUs), func(o *Options) { o.Environ = append(o.Environ, "CUDA_VISIBLE_DEVICES="+list) })
+			assert.Equal(t, want, b.machine.gpus)
+			if want == nil {
+				create(t, b, testPod("wants", "true", asks("nvidia.com/gpu", "1")))
+				waitsFor(t, b, "wants", "can never run here: needs 1 GPU, this machine has 0 (CUDA_VISIBLE_DEVICES of the daemon leaves it none)")
+				return
+			}
+			run(t, b, testPod("sees", "echo $CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER", asks("nvidia.com/gpu", "1")), corev1.PodSucceeded)
+			assert.Equal(t, fmt.Sprintf("%d PCI_BUS_ID\n", want[0]), logOf(t, b, "sees", ""))
+			run(t, b, testPod("blind", "echo [$CUDA_VISIBLE_DEVICES] [$NVIDIA_VISIBLE_DEVICES]", func(p *corev1.Pod) {
+				p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "CUDA_VISIBLE_DEVICES", Value: "0,1,2,3"}, {Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"}}
+			}), corev1.PodSucceeded)
+			assert.Equal(t, "[] [void]\n", logOf(t, b, "blind", ""))
+		})
+	}
+}
+
+// With the GPUs that this machine really has.
+func TestRealGPUs(t *testing.T) {
+	t.Parallel()
+	b := open(t, stateDir(t))
+	if len(b.machine.gpus) == 0 {
+		t.Skip("no GPU here")
+	}
+	t.Log(b.machine.gpus, b.machine.uuids)
+	run(t, b, testPod("real", "echo $CUDA_VISIBLE_DEVICES; nvidia-smi --id=$NVIDIA_VISIBLE_DEVICES --query-gpu=index --format=csv,noheader", asks("nvidia.com/gpu", "1")), corev1.PodSucceeded)
+	i := b.machine.gpus[0]
+	assert.Equal(t, fmt.Sprintf("%d\n%d\n", i, i), logOf(t, b, "real", ""))
 }

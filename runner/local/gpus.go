@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
@@ -36,6 +37,12 @@ func measure(ctx context.Context, o Options, base []string) machine {
 		m.trouble = "nvidia-smi: " + err.Error()
 		o.Logger.Warn().Err(err).Msg("nvidia-smi: no GPU is used until the daemon starts again")
 	}
+	if list, set := lookup(o.Environ, "CUDA_VISIBLE_DEVICES"); set && err == nil {
+		m.gpus = m.within(list)
+		if m.trouble == "" && len(m.gpus) == 0 {
+			m.trouble = "CUDA_VISIBLE_DEVICES of the daemon leaves it none"
+		}
+	}
 	for name, q := range o.Capacity {
 		m.capacity[name] = q
 	}
@@ -50,6 +57,24 @@ func measure(ctx context.Context, o Options, base []string) machine {
 	}
 	m.capacity[resourceGPU] = *resource.NewQuantity(int64(len(m.gpus)), resource.DecimalSI)
 	return m
+}
+
+// within are the GPUs that the daemon itself was given: it has no others to
+// give away. As CUDA does, it reads indices and (the beginnings of) UUIDs up to
+// the first that it does not know.
+func (m *machine) within(list string) []int {
+	var mine []int
+	for word := range strings.SplitSeq(list, ",") {
+		word = strings.TrimSpace(word)
+		i := slices.IndexFunc(m.gpus, func(i int) bool {
+			return word == strconv.Itoa(i) || strings.HasPrefix(word, "GPU-") && strings.HasPrefix(m.uuids[i], word)
+		})
+		if i < 0 || slices.Contains(mine, m.gpus[i]) {
+			break
+		}
+		mine = append(mine, m.gpus[i])
+	}
+	return mine
 }
 
 // findGPUs asks nvidia-smi, and waits for so long; a machine without it has none.
@@ -88,6 +113,8 @@ func answer(ctx context.Context, path string, base []string) (string, error) {
 	done := make(chan result, 1)
 	cmd := exec.CommandContext(ctx, path, "--query-gpu=index,uuid", "--format=csv,noheader")
 	cmd.Env, cmd.WaitDelay = base, 100*time.Millisecond
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	go func() {
 		out, err := cmd.Output()
 		done <- result{out, err}
