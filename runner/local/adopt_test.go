@@ -361,3 +361,24 @@ func TestUnreadableIsNotDamaged(t *testing.T) {
 	assert.True(t, shim.alive())
 	assert.Equal(t, corev1.PodRunning, get(t, b, "shut").Status.Phase)
 }
+
+// As long as nothing can be written the outcome waits, and the pod is not lost.
+func TestOutcomeWaitsForTheDisk(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 {
+		t.Skip("root writes everywhere; TestVolumesUnprivileged runs this as somebody else")
+	}
+	b := open(t, stateDir(t))
+	create(t, b, testPod("patient", "echo $$$$ > pid; while ! test -f go; do sleep 0.01; done; exit 3"))
+	until(t, b, "patient", corev1.PodRunning)
+	shim, dir := shimOf(t, b, "patient"), b.podDir("ns", "patient")
+	pid := grepPID(t, filepath.Join(dir, workDir, "pid"))
+	require.NoError(t, os.Chmod(dir, 0o500))
+	letGo(t, b, "patient")
+	eventually(t, "the command has ended", func() bool { return !live(pid) })
+	b.pass(true)
+	assert.True(t, shim.alive())
+	assert.Equal(t, corev1.PodRunning, get(t, b, "patient").Status.Phase)
+	require.NoError(t, os.Chmod(dir, 0o700))
+	assert.Equal(t, int32(3), ended(until(t, b, "patient", corev1.PodFailed)).ExitCode)
+}

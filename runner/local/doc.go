@@ -24,6 +24,12 @@
 // without an outcome, what is left of the pod is killed and the outcome is
 // that it was lost.
 //
+// Room on the machine is given to the oldest first, to the pods of a gang all at
+// once, and before all others to those of runs that have begun.
+//
+// A process of a pod that left its session and cleared its environment is ended
+// with its pod by the shim; when the shim itself was killed, nobody can find it.
+//
 // Of a pod these are not used: images, security contexts, probes, post-start
 // hooks, and limits beyond what admission keeps free (no control groups).
 package local

@@ -89,3 +89,25 @@ func TestLastOutputIsTold(t *testing.T) {
 	pod = run(t, b, testPod("silent", "true"), corev1.PodSucceeded)
 	assert.Empty(t, pod.Annotations[repo.AnnotationOutput])
 }
+
+// A full disk costs output, never the program that writes it.
+func TestLogOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	if !exists("/dev/full") {
+		t.Skip("no /dev/full here")
+	}
+	path := filepath.Join(t.TempDir(), "x.log")
+	require.NoError(t, os.Symlink("/dev/full", path))
+	l := &logFile{path: path, limit: 100}
+	for range 100 {
+		n, err := l.Write([]byte("0123456789"))
+		require.NoError(t, err)
+		assert.Equal(t, 10, n)
+	}
+	require.NoError(t, os.Remove(path))
+	_ = l.Close()
+	_, err := l.Write([]byte("there is room again"))
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	assert.Equal(t, "there is room again", string(tailOf(path, 100)))
+}

@@ -36,7 +36,7 @@ func (p process) signal(sig unix.Signal) error {
 }
 
 // killMarked cannot read the environment of others here: process groups have
-// to do. See killGroups.
+// to do. See killSessions.
 func killMarked(string, time.Duration) bool { return true }
 
 // killChildren: orphans are not given to this process here.

@@ -182,7 +182,7 @@ func TestVolumesUnprivileged(t *testing.T) {
 	require.NoError(t, err)
 	binary := filepath.Join(dir, "local.test")
 	require.NoError(t, os.WriteFile(binary, program, 0o755))
-	cmd := exec.Command(binary, "-test.run=^TestVolumesAreMounted$|^TestShimKilled$|^TestUnreadable|^TestDaemonKilled", "-test.v")
+	cmd := exec.Command(binary, "-test.run=^TestVolumesAreMounted$|^TestShimKilled$|^TestUnreadable|^TestOutcomeWaits|^TestDaemonKilled", "-test.v")
 	cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "HOME=" + dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
@@ -192,7 +192,9 @@ func TestVolumesUnprivileged(t *testing.T) {
 		}
 	}
 	require.NoError(t, err, string(out))
-	assert.Contains(t, string(out), "PASS: TestShimKilled")
+	for _, name := range []string{"TestShimKilled", "TestUnreadableIsNotDamaged", "TestOutcomeWaitsForTheDisk"} {
+		assert.Contains(t, string(out), "PASS: "+name)
+	}
 }
 
 func TestWithoutPrivateMounts(t *testing.T) {
