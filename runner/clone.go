@@ -7,11 +7,12 @@ import (
 )
 
 // clone copies everything of a record that Decide may change. What it only
-// replaces as a whole (outcomes, times, labels) is shared.
+// replaces as a whole (outcomes, times, labels) is shared, and so is the history
+// up to what is appended: of a schedule of every minute it grows long.
 func clone(r repo.Record) repo.Record {
 	r.Conditions = slices.Clone(r.Conditions)
 	r.Attempts = slices.Clone(r.Attempts)
-	r.History = slices.Clone(r.History)
+	r.History = slices.Clip(r.History)
 	if r.Run != nil {
 		run := *r.Run
 		run.Covers, run.AvoidNodes = slices.Clone(run.Covers), slices.Clone(run.AvoidNodes)

@@ -242,12 +242,6 @@ func (l *Loop) waitsFor() (what []string) {
 	return what
 }
 
-// Settled says whether every job has come to rest and everything is published.
-func (l *Loop) Settled(now time.Time) bool {
-	rests, published := l.resting(now)
-	return rests && published
-}
-
 // resting says whether every job has come to rest, and whether everything is published.
 func (l *Loop) resting(now time.Time) (rests, published bool) {
 	l.mu.Lock()
