@@ -108,6 +108,9 @@ func (r *reader) processes() {
 		r.O.Errorf("spec.elasticPolicy.nProcPerNode", ".spec.elasticPolicy.nProcPerNode is deprecated, use .spec.nprocPerNode instead")
 	case e != nil && e.NProcPerNode != nil:
 		r.O.Warnf("spec.elasticPolicy.nProcPerNode", "deprecated, read as spec.nprocPerNode")
+		if *e.NProcPerNode < 1 {
+			r.O.Errorf("spec.elasticPolicy.nProcPerNode", "want a number from 1, not %d", *e.NProcPerNode)
+		}
 		text := number(strconv.Itoa(int(*e.NProcPerNode)))
 		r.spec.NprocPerNode = &text
 	case n == nil:
