@@ -270,6 +270,27 @@ func TestOnceEndsWithItsLastPush(t *testing.T) {
 	})
 }
 
+// --once does not wait for ever for a remote that takes nothing, but it does
+// while jobs run.
+func TestOnceGivesUpPushing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, led := newMemory(t.Context(), func(repo.TaskAttempt) int32 { return -1 }), newLedger()
+		led.failing = 1 << 20
+		l := New(m, led, Options{Environment: "default", Poll: time.Second, Publish: time.Second, Log: zerolog.Nop()})
+		stopped := make(chan error, 1)
+		go func() {
+			stopped <- l.Run(t.Context(), &static{defs: definitions(trainJob("a", "d1", 1, 0))}, nil, true)
+		}()
+		require.True(t, sleep(t.Context(), time.Hour, nil))
+		require.Empty(t, stopped, "the job still runs")
+		m.end(m.creates[0], 0)
+		require.True(t, sleep(t.Context(), 5*time.Minute, nil))
+		synctest.Wait()
+		require.ErrorContains(t, <-stopped, "the remote is away")
+		require.NotEmpty(t, m.pods[m.creates[0]].Finalizers, "the pod keeps its outcome")
+	})
+}
+
 // A daemon that is told to end before it could read its records has not failed.
 func TestStopBeforeRecordsAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

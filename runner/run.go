@@ -30,7 +30,7 @@ func (l *Loop) Run(ctx context.Context, source Source, hasten <-chan struct{}, o
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return l.pollLoop(ctx, source, hasten, once) })
-	group.Go(func() error { return l.publishLoop(ctx) })
+	group.Go(func() error { return l.publishLoop(ctx, once) })
 	group.Go(func() error { return l.watchLoop(ctx) })
 	for range l.opts.Workers {
 		group.Go(func() error { return l.work(ctx) })
@@ -132,8 +132,12 @@ func (l *Loop) work(ctx context.Context) error {
 	}
 }
 
+// maxPushes is how many pushes in a row may fail, over about two minutes,
+// before Run with once gives up: when nothing but the push is waited for.
+const maxPushes = 8
+
 // publishLoop pushes at once after a quiet time, and then at most once in an interval.
-func (l *Loop) publishLoop(ctx context.Context) error {
+func (l *Loop) publishLoop(ctx context.Context, once bool) error {
 	failures := 0
 	for {
 		select {
@@ -152,6 +156,9 @@ func (l *Loop) publishLoop(ctx context.Context) error {
 		}
 		if err != nil && ctx.Err() == nil {
 			failures++
+			if rests, _ := l.resting(start); once && rests && failures >= maxPushes {
+				return fmt.Errorf("records cannot be pushed; the pods keep them for the next daemon: %w", err)
+			}
 			l.opts.Log.Error().Err(err).Msg("records cannot be pushed; they wait, and jobs go on")
 			wait, hurry = max(wait, passBackoff(failures)), nil
 			poke(l.dirty)

@@ -25,7 +25,8 @@ removals that wait to be confirmed. A job that waits for room (GPUs that are
 taken, or were never there) is waited for, and every change of what is waited for
 is logged; give such jobs a startDeadline. The exit code is 1 if a job has failed,
 has errors or is forbidden by the policy, if the settings or the overlay have
-errors, if the branch does not exist, or if it was interrupted.
+errors, if the branch does not exist, if nothing was left to do but to
+push records and that failed for two minutes, or if it was interrupted.
 
 --policy is a YAML file. Without it everything is allowed; with it pods keep to
 the baseline level of Kubernetes' pod security standards unless it says
