@@ -167,3 +167,12 @@ func TestSuspendedSchedule(t *testing.T) {
 	w.succeed()
 	assert.Equal(t, []string{"2026-03-03T02:00:00Z"}, w.times(), "as for a CronJob, a missed time is made up for")
 }
+
+// A time that never comes: the record has none, as after it was read again.
+func TestScheduleWithoutTimes(t *testing.T) {
+	w := nightly(t, func(s *repo.Schedule) { s.Cron = "0 0 30 2 *" })
+	w.settle()
+	assert.Equal(t, repo.PhaseScheduled, w.record.Phase)
+	assert.Nil(t, w.record.Schedule.Next)
+	assert.True(t, w.out.At.IsZero())
+}

@@ -59,7 +59,11 @@ func canonical(remote string) string {
 
 // redacted is a remote's address without user and password: either may be a token.
 func redacted(remote string) string {
-	if u, err := url.Parse(remote); err == nil && u.User != nil {
+	u, err := url.Parse(remote)
+	switch {
+	case err != nil && strings.Contains(remote, "://"):
+		return "a URL that cannot be read"
+	case err == nil && u.User != nil:
 		u.User = nil
 		return u.String()
 	}
