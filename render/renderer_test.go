@@ -253,3 +253,15 @@ func TestDurationsOfSettings(t *testing.T) {
 	require.Equal(t, 48*time.Hour, defs.Jobs[0].Deadline)
 	require.Equal(t, 36*time.Hour, defs.Jobs[0].Cleanup.After)
 }
+
+// The place of a bad job is that of its definition, wherever its errors are.
+func TestTheSourceOfABadJob(t *testing.T) {
+	defs := render(t, map[string]string{
+		"jobs/b/kustomization.yaml": "resources: [job.yaml]", "jobs/b/job.yaml": "# one\n" + job("b"), "jobs/a.yaml": "# one\n# two\n" + job("a"),
+		"overlays/prod/kustomization.yaml": "kind: Component\napiVersion: kustomize.config.k8s.io/v1alpha1\npatchs: []\n",
+	})
+	require.Len(t, defs.Invalid, 2)
+	require.Equal(t, repo.Source{Unit: "jobs/a.yaml", File: "jobs/a.yaml", Line: 3}, defs.Invalid[0].Source)
+	require.Equal(t, repo.Source{Unit: "jobs/b", File: "jobs/b/job.yaml", Line: 2}, defs.Invalid[1].Source)
+	require.Equal(t, "overlays/prod/kustomization.yaml", defs.Invalid[0].Errors[0].File)
+}

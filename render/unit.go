@@ -58,10 +58,12 @@ type unitBuild struct {
 	outcome outcome
 }
 
-func (b *unitBuild) invalid(n named, line int, errs []*repo.Error) {
+// invalid reports a job as bad. Its place is that of its definition, wherever
+// its errors are.
+func (b *unitBuild) invalid(n named, file string, line int, errs []*repo.Error) {
 	i := invalid{guessed: n.guessed}
 	i.Key = n.key
-	i.Source = repo.Source{Unit: b.unit.path, File: errs[0].File, Line: line}
+	i.Source = repo.Source{Unit: b.unit.path, File: file, Line: line}
 	i.Errors = repo.SortErrors(slices.Clone(errs))
 	b.outcome.invalid = append(b.outcome.invalid, i)
 }
@@ -72,7 +74,7 @@ func (b *unitBuild) invalidDocument(d *manifest.Document, errs []*repo.Error) {
 	if !ok {
 		n = b.guess(b.unit)
 	}
-	b.invalid(n, d.Line, errs)
+	b.invalid(n, d.File, d.Line, errs)
 }
 
 // file renders a job file: each job of it is built on its own, with the file's
@@ -80,7 +82,7 @@ func (b *unitBuild) invalidDocument(d *manifest.Document, errs []*repo.Error) {
 func (b *unitBuild) file() {
 	data, err := b.graph.reader.file(b.unit.path)
 	if err != nil {
-		b.invalid(b.guess(b.unit), 0, []*repo.Error{{File: b.unit.path, Message: err.Error()}})
+		b.invalid(b.guess(b.unit), b.unit.path, 0, []*repo.Error{{File: b.unit.path, Message: err.Error()}})
 		return
 	}
 	docs, problems := manifest.Parse(b.unit.path, data)
@@ -136,7 +138,7 @@ func (b *unitBuild) unreadable(data []byte, errs []*repo.Error) {
 		names = []named{b.guess(b.unit)}
 	}
 	for _, n := range names {
-		b.invalid(n, 0, errs)
+		b.invalid(n, b.unit.path, 0, errs)
 	}
 }
 
@@ -187,7 +189,7 @@ func (b *unitBuild) allInvalid(docs []*manifest.Document, errs []*repo.Error) {
 		}
 	}
 	if len(docs) == 0 {
-		b.invalid(b.guess(b.unit), 0, errs)
+		b.invalid(b.guess(b.unit), errs[0].File, 0, errs)
 	}
 	for _, d := range docs {
 		b.invalidDocument(d, errs)
@@ -266,7 +268,7 @@ func (b *unitBuild) readJob(o built, format *manifest.Format) *repo.Job {
 		if len(errs) == 0 {
 			errs = []*repo.Error{{File: source.File, Line: source.Line, Message: "cannot be read"}}
 		}
-		b.invalid(n, source.Line, errs)
+		b.invalid(n, source.File, source.Line, errs)
 		return nil
 	}
 	job.Source, job.Warnings = source, warnings
@@ -280,31 +282,24 @@ func (b *unitBuild) finish(jobs []*repo.Job, from []built, objects []repo.Object
 		// Nothing but the overlay has been at work on them.
 		fallback = b.overlay.graph.nodes[b.overlay.dir].doc.Errorf("", "")
 		e := translate(err, &graph{}, b.overlay, fallback)
-		for i, job := range jobs {
-			b.invalid(named{key: job.Key}, from[i].line(), []*repo.Error{e})
+		for _, job := range jobs {
+			b.invalid(named{key: job.Key}, job.Source.File, job.Source.Line, []*repo.Error{e})
 		}
 		return
 	}
 	for i, job := range jobs {
 		if len(wrong[i]) > 0 {
-			b.invalid(named{key: job.Key}, from[i].line(), wrong[i])
+			b.invalid(named{key: job.Key}, job.Source.File, job.Source.Line, wrong[i])
 			continue
 		}
 		job.Objects = inNamespace(objects, job.Namespace)
 		format := b.formats.find(job.APIVersion, job.Kind)
 		if job.Digest, job.Shape, err = digests(from[i].object, format, objects, changes[i]); err != nil {
-			b.invalid(named{key: job.Key}, from[i].line(), []*repo.Error{{File: job.Source.File, Line: job.Source.Line, Message: err.Error()}})
+			b.invalid(named{key: job.Key}, job.Source.File, job.Source.Line, []*repo.Error{{File: job.Source.File, Line: job.Source.Line, Message: err.Error()}})
 			continue
 		}
 		b.outcome.jobs = append(b.outcome.jobs, *job)
 	}
-}
-
-func (o built) line() int {
-	if o.source == nil {
-		return 0
-	}
-	return o.source.Line
 }
 
 // asObject keeps an object that goes with the jobs of its unit.

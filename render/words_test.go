@@ -82,3 +82,12 @@ func TestWordsForMetadata(t *testing.T) {
 		assert.Equal(t, []string{"jobs/bad.yaml" + want}, all(defs))
 	}
 }
+
+// No process can be started with a NUL: better said before the job has started.
+func TestNULInACommand(t *testing.T) {
+	defs := render(t, withGood(map[string]string{"jobs/bad.yaml": strings.Replace(job("bad"), "[echo]", `[echo, "a\0b"], env: [{name: A, value: "\0"}]`, 1)}))
+	requireGood(t, defs)
+	require.Len(t, all(defs), 2)
+	require.Contains(t, all(defs)[0], "spec.roles[0].template.spec.containers[0].command[1]: has a NUL character")
+	require.Contains(t, all(defs)[1], "env[0].value: has a NUL character")
+}

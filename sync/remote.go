@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"path"
 	"path/filepath"
 	"strconv"
@@ -212,7 +213,12 @@ func (r *Remote) open(ctx context.Context, service string) (*session, error) {
 	var err error
 	switch r.kind {
 	case fileScheme:
-		s.wire, err = openProcess(s, r.url.Path)
+		if _, err = os.Stat(r.url.Path); err != nil {
+			// Git says so too, on a stream that may come too late.
+			err = fmt.Errorf("%w: %w", ErrNotFound, err)
+		} else {
+			s.wire, err = openProcess(s, r.url.Path)
+		}
 	case httpScheme:
 		s.wire, err = openHTTP(s)
 	case sshScheme:

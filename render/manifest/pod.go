@@ -123,6 +123,7 @@ func (c *podChecker) container(path string, k *corev1.Container, names map[strin
 			c.o.Errorf(Item(path+".env", i)+".name", "%q cannot be the name of a variable", short(name))
 		}
 	}
+	c.noNUL(path, k)
 	for i := range k.Ports {
 		if p := k.Ports[i].ContainerPort; p < 1 || p > 65535 {
 			c.o.Errorf(Item(path+".ports", i)+".containerPort", "%d is no port: want 1 to 65535", p)
@@ -130,6 +131,25 @@ func (c *podChecker) container(path string, k *corev1.Container, names map[strin
 	}
 	c.mounts(path+".volumeMounts", k)
 	c.resources(path+".resources", &k.Resources)
+}
+
+// noNUL refuses what no process can be started with.
+func (c *podChecker) noNUL(path string, k *corev1.Container) {
+	check := func(at, text string) {
+		if strings.ContainsRune(text, 0) {
+			c.o.Errorf(at, "has a NUL character, which no argument or variable of a process can have")
+		}
+	}
+	for i, text := range k.Command {
+		check(Item(path+".command", i), text)
+	}
+	for i, text := range k.Args {
+		check(Item(path+".args", i), text)
+	}
+	for i := range k.Env {
+		check(Item(path+".env", i)+".value", k.Env[i].Value)
+	}
+	check(path+".workingDir", k.WorkingDir)
 }
 
 func (c *podChecker) mounts(path string, k *corev1.Container) {
