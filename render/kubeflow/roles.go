@@ -20,7 +20,6 @@ const (
 	labelType     = "training.kubeflow.org/replica-type"
 	labelIndex    = "training.kubeflow.org/replica-index"
 	labelPart     = "training.kubeflow.org/job-role"
-	labelEarly    = "job-role" // the same before v1
 	partMaster    = "master"
 )
 
@@ -146,15 +145,16 @@ func (j *Job) port(spec *corev1.PodSpec) int32 {
 	return j.Kind.Port
 }
 
-// labels of a task's pod, as the operators set them.
+// labels of a task's pod, as the operators set them. Before v1 two of them were
+// written in one way in some releases and in the other in some.
 func (j *Job) labels(t string) map[string]string {
 	if !j.Early {
 		return map[string]string{labelOperator: j.Kind.Operator, labelJob: "{{.Job}}", labelType: RoleName(t), labelIndex: "{{.Index}}"}
 	}
 	p := j.Kind.Prefix
 	return map[string]string{
-		"group-name": group, "controller-name": j.Kind.Prefix + "-operator",
-		"job-name": "{{.Job}}", p + "-job-name": "{{.Job}}", p + "-replica-type": RoleName(t), p + "-replica-index": "{{.Index}}",
+		"group-name": group, "group_name": group, p + "-job-name": "{{.Job}}", p + "_job_name": "{{.Job}}",
+		p + "-replica-type": RoleName(t), p + "-replica-index": "{{.Index}}",
 	}
 }
 
@@ -167,7 +167,7 @@ func (j *Job) Master(t string, first bool) {
 	}
 	label, value := labelPart, partMaster
 	if j.Early {
-		label = labelEarly
+		label = j.Kind.Prefix + "-job-role"
 	}
 	if first { // the others have the label too, and nothing in it
 		value = "{{if eq .Index 0}}" + partMaster + "{{end}}"

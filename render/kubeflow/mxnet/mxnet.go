@@ -33,7 +33,7 @@ const annotationTuner = "tuner-server-key"
 func kind() *kubeflow.Kind {
 	return &kubeflow.Kind{
 		Name: "MXJob", Replicas: "mxReplicaSpecs", Types: []string{scheduler, server, worker, tunerTracker, tunerServer, tuner}, Open: true,
-		Container: "mxnet", PortName: "mxjob-port", Port: 9091, Restart: kubeflow.Never, Operator: "mxjob-controller", Prefix: "mx",
+		Container: "mxnet", PortName: "mxjob-port", Port: 9091, Restart: kubeflow.Never, Operator: "mxjob-controller", Prefix: "mxnet",
 		Early: map[string]repo.CleanupPods{"v1alpha2": repo.CleanupRunning, "v1beta1": repo.CleanupAll, "v1beta2": repo.CleanupAll},
 	}
 }
@@ -45,7 +45,7 @@ func read(o *manifest.Object) *repo.Job {
 	j := kind().Begin(o)
 	var s spec
 	j.Decode(&s)
-	j.Take(&s.Spec, s.Replicas)
+	j.Take(&s.Spec, s.plain())
 	mode(j, s.JobMode)
 	success(j)
 	config := config(j, s.Replicas)
@@ -107,12 +107,14 @@ func variables(j *kubeflow.Job, role, config string) []corev1.EnvVar {
 }
 
 // config is MX_CONFIG: compact JSON with sorted keys, as the operator writes it.
-func config(j *kubeflow.Job, specs map[string]*kubeflow.ReplicaSpec) string {
+func config(j *kubeflow.Job, specs map[string]*replica) string {
 	keys := map[string]string{} // of tuner servers, by role
 	for written, s := range specs {
-		if s != nil {
-			keys[kubeflow.RoleName(written)] = s.Template.Annotations[annotationTuner]
+		key, ok := s.Template.Annotations[annotationTuner]
+		if !ok {
+			key = s.Label
 		}
+		keys[kubeflow.RoleName(written)] = key
 	}
 	names := make([]string, 0, len(j.Roles))
 	for i := range j.Roles {

@@ -39,14 +39,14 @@ metadata: {name: j}
 spec:
   jobMode: MXTune
   mxReplicaSpecs:
-    TunerTracker: {`+template+`}
+    TunerTracker: {label: cpu, `+template+`}
     TunerServer: {template: {metadata: {annotations: {tuner-server-key: "2080{{ti}}\""}}, spec: {containers: [{name: mxnet, image: a}]}}}
     Tuner: {`+template+`}
 `)
 	require.NotNil(t, j, said)
 	assert.Contains(t, said, "here it has succeeded when every Tuner has")
 	env := manifesttest.Env(t, manifesttest.Pod(t, j, "tuner", 0), "mxnet")
-	assert.Contains(t, env[0], `"labels":{"tuner":"","tunerserver":"2080{{ti}}\"","tunertracker":""},"task":{"type":"tuner","index":0}}`)
+	assert.Contains(t, env[0], `"labels":{"tuner":"","tunerserver":"2080{{ti}}\"","tunertracker":"cpu"},"task":{"type":"tuner","index":0}}`)
 	assert.Equal(t, []string{"DMLC_PS_ROOT_PORT=0", "DMLC_PS_ROOT_URI=", "DMLC_NUM_SERVER=0", "DMLC_NUM_WORKER=0", "DMLC_ROLE=tuner", "DMLC_USE_KUBERNETES=1"}, env[1:])
 	assert.False(t, j.Role("tuner").Daemon)
 	assert.True(t, j.Role("tunerserver").Daemon)
@@ -70,7 +70,7 @@ func TestEarly(t *testing.T) { // D, head
 	for version, want := range map[string]repo.CleanupPods{"v1alpha2": repo.CleanupRunning, "v1beta1": repo.CleanupAll} {
 		j := manifesttest.Good(t, Format(), "apiVersion: kubeflow.org/"+version+"\nkind: MXJob\nmetadata: {name: j}\nspec:\n  jobMode: MXTrain\n"+dist)
 		assert.Equal(t, want, j.Cleanup.Pods)
-		assert.Equal(t, "server", manifesttest.Pod(t, j, "server", 0).Labels["mx-replica-type"])
+		assert.Equal(t, "server", manifesttest.Pod(t, j, "server", 0).Labels["mxnet-replica-type"])
 	}
 }
 

@@ -125,7 +125,7 @@ func TestEarly(t *testing.T) { // D, head
 		assert.Equal(t, repo.CleanupRunning, j.Cleanup.Pods)
 		assert.Equal(t, int32(3), *j.FailureBudget)
 		labels := manifesttest.Pod(t, j, "worker", 0).Labels
-		for label, want := range map[string]string{"group-name": "kubeflow.org", "tf-job-name": "j", "tf-replica-type": "worker", "tf-replica-index": "0", "job-role": "master"} {
+		for label, want := range map[string]string{"group-name": "kubeflow.org", "tf-job-name": "j", "tf-replica-type": "worker", "tf-replica-index": "0", "tf-job-role": "master", "tf_job_name": "j"} {
 			assert.Equal(t, want, labels[label], label)
 		}
 		var classes []repo.Class
