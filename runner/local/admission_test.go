@@ -28,7 +28,7 @@ func asks(resources ...string) func(*corev1.Pod) {
 func fakeGPUs(t *testing.T, script string) func(*Options) {
 	t.Helper()
 	bin := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "nvidia-smi"), []byte("#!/bin/sh\n"+script), 0o700))
+	program(t, filepath.Join(bin, "nvidia-smi"), []byte("#!/bin/sh\n"+script))
 	return func(o *Options) { o.Environ = []string{"PATH=" + bin + ":" + os.Getenv("PATH")} }
 }
 

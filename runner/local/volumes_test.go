@@ -178,10 +178,10 @@ func TestVolumesUnprivileged(t *testing.T) {
 	require.NoError(t, err)
 	defer os.RemoveAll(dir)
 	require.NoError(t, os.Chmod(dir, 0o777))
-	program, err := os.ReadFile(os.Args[0])
+	self, err := os.ReadFile(os.Args[0])
 	require.NoError(t, err)
 	binary := filepath.Join(dir, "local.test")
-	require.NoError(t, os.WriteFile(binary, program, 0o755))
+	program(t, binary, self)
 	cmd := exec.Command(binary, "-test.run=^TestVolumesAreMounted$|^TestShimKilled$|^TestUnreadable|^TestOutcomeWaits|^TestDaemonKilled", "-test.v")
 	cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "HOME=" + dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
