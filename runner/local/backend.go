@@ -165,15 +165,21 @@ func (b *Backend) keep(ctx context.Context) {
 
 // sweep removes what an interrupted Create, Delete or Forget left.
 func (b *Backend) sweep() {
-	for _, pattern := range []string{"pods/*/.gone-*", "pods/*/.new-*", "runs/.gone-*", "runs/.new-*"} {
-		left, _ := filepath.Glob(filepath.Join(b.dir, pattern))
-		for _, path := range left {
+	parents := []string{filepath.Join(b.dir, "runs")}
+	namespaces, _ := visible(filepath.Join(b.dir, "pods"))
+	for _, n := range namespaces {
+		parents = append(parents, filepath.Join(b.dir, "pods", n))
+	}
+	for _, parent := range parents {
+		found, _ := os.ReadDir(parent)
+		for _, f := range found {
+			info, err := f.Info()
+			made := strings.HasPrefix(f.Name(), ".new-")
 			// A second daemon may be in the middle of a Create: only what is old is left over.
-			info, err := os.Lstat(path)
-			if err != nil || strings.Contains(filepath.Base(path), ".new-") && time.Since(info.ModTime()) < time.Minute {
+			if err != nil || !made && !strings.HasPrefix(f.Name(), ".gone-") || made && time.Since(info.ModTime()) < time.Minute {
 				continue
 			}
-			if err := scrub(path); err != nil {
+			if err := scrub(filepath.Join(parent, f.Name())); err != nil {
 				b.options.Logger.Warn().Err(err).Msg("remove leftovers")
 			}
 		}

@@ -54,13 +54,14 @@ func becomeContainer(spec stageSpec, environ []string) error {
 		return errors.New("the shim is gone")
 	}
 	if err := os.Chdir(spec.Dir); err != nil {
-		return &stageFailure{Message: fmt.Sprintf("working directory %s: %v", spec.Dir, plain(err))}
+		return &stageFailure{Code: 128, Message: fmt.Sprintf("working directory %s: %v", spec.Dir, plain(err))}
 	}
 	path, err := lookPath(spec.Argv[0], spec.Dir, environ)
-	if err == nil {
-		err = os.NewSyscallError("exec "+path, unix.Exec(path, spec.Argv, environ))
+	if err != nil {
+		return &stageFailure{Code: shellCode(err), Message: err.Error()}
 	}
-	return &stageFailure{Message: err.Error()}
+	err = os.NewSyscallError("exec "+path, unix.Exec(path, spec.Argv, environ))
+	return &stageFailure{Code: 128, Message: err.Error()}
 }
 
 // tree is the file tree that a container sees: the machine's own, with volumes

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -68,15 +69,9 @@ func (b *Backend) Prepare(ctx context.Context, run *repo.Run, runAttempt int32) 
 
 // allocate adds the ports that are missing.
 func (b *Backend) allocate(run *repo.Run, runAttempt int32, own ports) error {
-	taken := map[int32]bool{}
-	files, _ := filepath.Glob(filepath.Join(b.dir, "runs", "*", "attempt-*.json"))
-	for _, file := range files {
-		var others ports
-		if err := read(file, &others); err == nil {
-			for port := range maps.Values(others) {
-				taken[port] = true
-			}
-		}
+	taken, err := b.takenPorts()
+	if err != nil {
+		return err
 	}
 	for port := range maps.Values(own) {
 		taken[port] = true
@@ -98,6 +93,34 @@ func (b *Backend) allocate(run *repo.Run, runAttempt int32, own ports) error {
 		}
 	}
 	return nil
+}
+
+// takenPorts are those that any task of any run was given.
+func (b *Backend) takenPorts() (map[int32]bool, error) {
+	taken := map[int32]bool{}
+	dirs, err := b.runDirs()
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range dirs {
+		names, err := visible(dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			var given ports
+			if !strings.HasPrefix(name, "attempt-") {
+				continue
+			}
+			if err := read(filepath.Join(dir, name), &given); err != nil && !errors.Is(err, errDamaged) && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+			for port := range maps.Values(given) {
+				taken[port] = true
+			}
+		}
+	}
+	return taken, nil
 }
 
 // freePort looks for a port that nobody has been given and nobody listens on.
@@ -138,15 +161,14 @@ func listenable(port int32) bool {
 
 // Runs are the runs that Prepare has seen and Forget has not, by ID.
 func (b *Backend) Runs(context.Context) ([]repo.Run, error) {
-	files, err := filepath.Glob(filepath.Join(b.dir, "runs", "*", runFile))
+	dirs, err := b.runDirs()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("list runs: %w", err)
 	}
-	slices.Sort(files)
-	runs := make([]repo.Run, 0, len(files))
-	for _, file := range files {
+	runs := make([]repo.Run, 0, len(dirs))
+	for _, dir := range dirs {
 		var run repo.Run
-		if err := read(file, &run); errors.Is(err, errDamaged) {
+		if err := read(filepath.Join(dir, runFile), &run); errors.Is(err, errDamaged) {
 			// The runner prepares a run again before each pod: the file heals by itself.
 			b.options.Logger.Warn().Err(err).Msg("a run's definition is unreadable")
 			continue
@@ -160,6 +182,17 @@ func (b *Backend) Runs(context.Context) ([]repo.Run, error) {
 		}
 	}
 	return runs, nil
+}
+
+// runDirs are the directories of runs, sorted: all of them or an error, as a
+// run that is missing would be taken for lost.
+func (b *Backend) runDirs() ([]string, error) {
+	root := filepath.Join(b.dir, "runs")
+	names, err := visible(root)
+	for i := range names {
+		names[i] = filepath.Join(root, names[i])
+	}
+	return names, err
 }
 
 // Jobs are those that have pods or runs here.

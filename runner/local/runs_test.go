@@ -2,6 +2,8 @@ package local
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -86,4 +88,30 @@ func TestEnvironmentsDoNotMeet(t *testing.T) {
 	keys, err := other.Jobs(ctx)
 	require.NoError(t, err)
 	assert.Empty(t, keys)
+}
+
+// The characters of a path are no pattern.
+func TestStateDirectoryOfAnyName(t *testing.T) {
+	t.Parallel()
+	b := open(t, filepath.Join(stateDir(t), "[state] *?"))
+	_, err := b.Prepare(context.Background(), testRun("run-1"), 0)
+	require.NoError(t, err)
+	runs, err := b.Runs(context.Background())
+	require.NoError(t, err)
+	assert.Len(t, runs, 1)
+	run(t, b, testPod("anywhere", "pwd"), corev1.PodSucceeded)
+	assert.Contains(t, logOf(t, b, "anywhere", ""), "[state] *?")
+}
+
+// A run that cannot be listed now is not taken for one that is not there.
+func TestRunsAreAllOrAnError(t *testing.T) {
+	t.Parallel()
+	b := open(t, stateDir(t))
+	_, err := b.Prepare(context.Background(), testRun("run-1"), 0)
+	require.NoError(t, err)
+	runs := filepath.Join(b.dir, "runs")
+	require.NoError(t, os.Rename(runs, runs+"-away"))
+	require.NoError(t, os.WriteFile(runs, nil, 0o600))
+	_, err = b.Runs(context.Background())
+	assert.Error(t, err)
 }

@@ -26,6 +26,7 @@ type stageSpec struct {
 // stageFailure is what the second stage says on its pipe when the command was not started.
 type stageFailure struct {
 	Mount   bool   `json:"mount"` // the command would have been startable without the mounts
+	Code    int32  `json:"code"`  // that the container ends with
 	Message string `json:"message"`
 }
 
@@ -57,7 +58,7 @@ func (s *shim) launch(c *container, spec stageSpec, environ []string, out *os.Fi
 				case err == nil:
 					return pid, "", nil
 				case errors.As(err, &failure) && !failure.Mount:
-					return 0, "", &startFailure{code: 127, err: failure}
+					return 0, "", &startFailure{code: failure.Code, err: failure}
 				}
 				note = err.Error()
 			}

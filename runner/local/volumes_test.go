@@ -158,6 +158,13 @@ func TestVolumesAreMounted(t *testing.T) {
 			volume("data", emptyDir()), mounted(corev1.VolumeMount{Name: "data", MountPath: "/data"})), corev1.PodFailed)
 		assert.Equal(t, "ContainerCannotRun", ended(pod).Reason)
 		assert.Contains(t, ended(pod).Message, "no-such-program")
+		assert.Equal(t, int32(127), ended(pod).ExitCode)
+		pod = run(t, b, testPod("not-a-program", "", func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"/etc/passwd"} },
+			volume("data", emptyDir()), mounted(corev1.VolumeMount{Name: "data", MountPath: "/data"})), corev1.PodFailed)
+		assert.Equal(t, int32(126), ended(pod).ExitCode, "as without mounts")
+		pod = run(t, b, testPod("no-directory", "true", func(p *corev1.Pod) { p.Spec.Containers[0].WorkingDir = "/no/such" },
+			volume("data", emptyDir()), mounted(corev1.VolumeMount{Name: "data", MountPath: "/data"})), corev1.PodFailed)
+		assert.Equal(t, int32(128), ended(pod).ExitCode, "as without mounts")
 	})
 	t.Run("mounts end with a killed shim", func(t *testing.T) {
 		create(t, b, testPod("lost", "echo $$$$ > pid; sleep 1000; true", volume("data", emptyDir()), mounted(corev1.VolumeMount{Name: "data", MountPath: "/data"})))
