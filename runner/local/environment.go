@@ -389,7 +389,8 @@ func lookPath(command, dir string, environ []string) (string, error) {
 		if err == nil {
 			return filepath.Join(d, command), nil
 		}
-		denied = denied || errors.Is(err, fs.ErrPermission)
+		// A directory that may not be searched says nothing about the command.
+		denied = denied || errors.Is(err, fs.ErrPermission) && exists(filepath.Join(d, command))
 	}
 	if denied {
 		return "", &os.PathError{Op: "exec", Path: command, Err: fs.ErrPermission}
