@@ -58,6 +58,11 @@ func TestRunPolicy(t *testing.T) { // D.1
 	assert.Equal(t, "high", j.Roles[0].Template.Spec.PriorityClassName)
 	assert.Equal(t, "q", j.Roles[0].Template.Annotations["scheduling.volcano.sh/queue-name"])
 
+	j, _ = manifesttest.Read(t, format(), head+both+"  runPolicy: {schedulingPolicy: {minAvailable: 2}}\n")
+	assert.False(t, j.Gang, "not all of them")
+	j, _ = manifesttest.Read(t, format(), head+both+"  runPolicy: {schedulingPolicy: {minAvailable: 3}}\n")
+	assert.True(t, j.Gang)
+
 	j = manifesttest.Good(t, format(), head+plain)
 	assert.Zero(t, j.Deadline)
 	assert.Nil(t, j.FailureBudget)

@@ -99,9 +99,9 @@ func (j *Job) scheduling(s *SchedulingPolicy) {
 	if s == nil {
 		return
 	}
-	j.Gang = true
-	if n := s.MinAvailable; n != nil && *n != j.total {
-		j.Gang = *n > j.total
+	n := s.MinAvailable
+	j.Gang = n == nil || *n == j.total
+	if !j.Gang {
 		if *n < 0 || *n > j.total {
 			j.O.Errorf(at+".minAvailable", "want 0 to %d, the number of replicas, not %d", j.total, *n)
 		} else {
