@@ -101,10 +101,15 @@ func (o *remoteOptions) complete(cmd *cobra.Command, sys system) error {
 
 // checkName refuses what could not be a directory on the status branch.
 func checkName(cmd *cobra.Command, flag, name string) error {
-	if name == "" || len(name) > 63 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || name[0] == '-' || name[len(name)-1] == '-' {
+	if !isName(name) {
 		return hint(usagef("%s: --%s: %q is no name", cmd.Name(), flag, name), "small letters, digits and - within, 63 at most, as in prod")
 	}
 	return nil
+}
+
+// isName says whether an environment may have a name.
+func isName(name string) bool {
+	return name != "" && len(name) <= 63 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" && name[0] != '-' && name[len(name)-1] != '-'
 }
 
 // existing makes a file's path absolute, and refuses one that is not there.

@@ -23,6 +23,9 @@ backend gives the real ones when the run starts. Problems go to standard error;
 with an error among them the exit code is 1.`,
 		Example: "  trainyard render jobs/mnist.yaml\n  trainyard render --env prod -o json | jq '.items[].metadata.name'",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkName(cmd, "env", environment); err != nil {
+				return err
+			}
 			return printPods(cmd.Context(), sys, p, args, environment, output)
 		},
 	}

@@ -89,9 +89,13 @@ func anyCommand(cmd *cobra.Command, args []string) error {
 // arguments checks how many there are, and makes what is wrong a usage error.
 func arguments(check cobra.PositionalArgs, form string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return hint(usagef("%s: %w", cmd.Name(), err), "the form is %s %s", cmd.CommandPath(), form)
+		if check(cmd, args) == nil {
+			return nil
 		}
-		return nil
+		err := usagef("%s: an argument is missing", cmd.Name())
+		if len(args) > 0 {
+			err = usagef("%s: too many arguments: %s", cmd.Name(), strings.Join(args, " "))
+		}
+		return hint(err, "the form is %s", strings.TrimSpace(cmd.CommandPath()+" "+form))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -80,7 +81,10 @@ func serveAndRun(ctx context.Context, d *daemon.Daemon, o runOptions, log zerolo
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Listen)
 	if err != nil {
-		return hint(fmt.Errorf("run: --listen: %w", err), "is another daemon there already?")
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return hint(fmt.Errorf("run: --listen: %w", err), "is another daemon there already?")
+		}
+		return hint(fmt.Errorf("run: --listen: %w", err), "give host:port or :port, as in :8080")
 	}
 	log.Info().Msgf("listening on http://%s", listener.Addr())
 	group, inner := errgroup.WithContext(ctx)

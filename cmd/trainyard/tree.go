@@ -4,9 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/trainyard/trainyard/repo-layout"
 )
@@ -88,17 +93,59 @@ func isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// Environments are the default one and those that have an overlay.
+// Environments are those that trainyard.yaml lists. If it lists none, they are
+// the default one and those that have an overlay.
 func (t workTree) Environments() ([]string, error) {
+	if listed := t.listed(); len(listed) > 0 {
+		return listed, nil
+	}
 	out := []string{repo.DefaultEnvironment}
 	entries, err := os.ReadDir(filepath.Join(t.Root, repo.OverlaysDir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && isDir(filepath.Join(t.Root, repo.OverlaysDir)) {
 		return nil, fmt.Errorf("list environments: %w", err)
 	}
 	for _, e := range entries {
-		if e.IsDir() && e.Name() != repo.DefaultEnvironment {
+		if e.IsDir() && e.Name() != repo.DefaultEnvironment && isName(e.Name()) {
 			out = append(out, e.Name())
 		}
 	}
 	return out, nil
+}
+
+// listed are the environments of trainyard.yaml. What is wrong with that file
+// is told by whoever renders with it.
+func (t workTree) listed() []string {
+	info, err := os.Lstat(filepath.Join(t.Root, repo.SettingsFile))
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxJobFile {
+		return nil
+	}
+	text, err := os.ReadFile(filepath.Join(t.Root, repo.SettingsFile))
+	if err != nil {
+		return nil
+	}
+	var settings struct {
+		Environments map[string]any `yaml:"environments"`
+	}
+	if yaml.Unmarshal(text, &settings) != nil {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(settings.Environments))
+	return slices.DeleteFunc(names, func(name string) bool { return !isName(name) })
+}
+
+// misnamed are overlays that no environment can have, as problems.
+func (t workTree) misnamed() (problems []*repo.Error) {
+	entries, err := os.ReadDir(filepath.Join(t.Root, repo.OverlaysDir))
+	if err != nil {
+		return nil // rendering tells of it
+	}
+	for _, e := range entries {
+		if e.IsDir() && !isName(e.Name()) && !strings.HasPrefix(e.Name(), ".") {
+			problems = append(problems, &repo.Error{
+				File: path.Join(repo.OverlaysDir, e.Name()), Warning: true,
+				Message: "no environment can have this name: small letters, digits and - within, 63 at most",
+			})
+		}
+	}
+	return problems
 }

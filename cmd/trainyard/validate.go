@@ -18,11 +18,17 @@ func newValidateCommand(sys system, p parts) *cobra.Command {
 		Use:   "validate [PATH...]",
 		Short: "Check job files; problems as file:line:column",
 		Long: `Validate renders the jobs of the repository around the working directory, or of
-the paths given, for every environment that has an overlay, as the daemon does.
+the paths given, as the daemon does, for every environment that trainyard.yaml
+lists, or without such a list for the default one and each that has an overlay.
 Problems go to standard output, one a line; with an error among them the exit
 code is 1.`,
 		Example: "  trainyard validate\n  trainyard validate jobs/mnist.yaml\n  trainyard validate --env prod path/to/repository",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if environment != "" {
+				if err := checkName(cmd, "env", environment); err != nil {
+					return err
+				}
+			}
 			return validate(cmd.Context(), sys, p, args, environment)
 		},
 	}
@@ -42,7 +48,7 @@ func validate(ctx context.Context, sys system, p parts, args []string, environme
 		}
 	}
 	jobs := map[repo.Key]bool{}
-	var problems []*repo.Error
+	problems := tree.misnamed()
 	for _, e := range environments {
 		found, wrong, err := tree.render(ctx, p, e)
 		if err != nil {
@@ -64,6 +70,9 @@ func validate(ctx context.Context, sys system, p parts, args []string, environme
 		plural(len(environments), "environment"), strings.Join(environments, ", "))
 	if len(errs) > 0 {
 		return errProblems
+	}
+	if len(jobs) == 0 {
+		fmt.Fprintf(sys.Err, "hint: jobs are defined in files %s/….yaml, .yml or .json\n", repo.JobsDir)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -112,4 +113,52 @@ func TestRender(t *testing.T) {
 	assert.Equal(t, exitProblems, code)
 	assert.Contains(t, out, `"items": []`)
 	assert.Equal(t, "trainyard.yaml: bad\n", errs)
+}
+
+// Which environments validate looks at, and what it says of those that cannot be.
+func TestEnvironmentsOfValidate(t *testing.T) {
+	b := newBench(t)
+	var seen []string
+	b.rendered(repo.Definitions{}, &seen)
+	b.write(t, "jobs/a.txt", "")
+	b.write(t, "overlays/prod/kustomization.yaml", "")
+	b.write(t, "overlays/De Fault/kustomization.yaml", "")
+	code, out, errs := b.run("validate")
+	assert.Equal(t, exitFine, code)
+	assert.Equal(t, "overlays/De Fault: warning: no environment can have this name: small letters, digits and - within, 63 at most\n", out)
+	assert.Contains(t, errs, "hint: jobs are defined in files jobs/….yaml, .yml or .json")
+	assert.Equal(t, []string{"default", "prod"}, seen)
+
+	seen = nil
+	b.write(t, "trainyard.yaml", "environments: {prod: {}, dev: {}, No Name: {}}\n")
+	_, _, _ = b.run("validate")
+	assert.Equal(t, []string{"dev", "prod"}, seen, "the list is all there are")
+
+	for _, hostile := range []string{"environments: &x {a: *x}", "environments: [prod]", "{", strings.Repeat("[", 20000)} {
+		seen = nil
+		b.write(t, "trainyard.yaml", hostile)
+		code, _, _ = b.run("validate")
+		assert.Equal(t, exitFine, code, "rendering, which is none here, tells what is wrong")
+		assert.Contains(t, seen, "default")
+	}
+	for _, command := range []string{"validate", "render"} {
+		code, _, errs = b.run(command, "--env", "../x")
+		assert.Equal(t, exitUsage, code)
+		assert.Contains(t, errs, command+`: --env: "../x" is no name`)
+	}
+}
+
+func TestArgumentsThatAreWrong(t *testing.T) {
+	b := newBench(t)
+	for line, want := range map[string]string{
+		"version x":      "trainyard: version: too many arguments: x\nhint: the form is trainyard version\n",
+		"run x --repo .": "trainyard: run: too many arguments: x\nhint: the form is trainyard run --repo URL [flags]\n",
+		"logs":           "trainyard: logs: an argument is missing\nhint: the form is trainyard logs JOB [TASK]\n",
+		"logs a b c":     "trainyard: logs: too many arguments: a b c\nhint: the form is trainyard logs JOB [TASK]\n",
+		"rerun":          "trainyard: rerun: an argument is missing\nhint: the form is trainyard rerun JOB\n",
+	} {
+		code, _, errs := b.run(strings.Fields(line)...)
+		assert.Equal(t, exitUsage, code, line)
+		assert.Equal(t, want, errs, line)
+	}
 }
