@@ -28,20 +28,13 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-func TestEnvironment(t *testing.T) {
-	t.Parallel()
-	pod := testPod("env", "true", func(p *corev1.Pod) {
-		p.UID = "the-uid"
-		p.Labels["team"] = "nlp"
-		p.Annotations = map[string]string{"note": "hello"}
-		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "other", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("3")}}})
-		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{
-			Limits:   corev1.ResourceList{"cpu": resource.MustParse("1500m"), "memory": resource.MustParse("2Gi")},
-			Requests: corev1.ResourceList{"cpu": resource.MustParse("250m")}}
-	})
-	s := &source{pod: pod, dir: "/pod", base: []string{"PATH=/bin"}, volumes: map[string]string{"my-data": "/real"},
-		order: &order{Node: "node-1", Capacity: corev1.ResourceList{"memory": resource.MustParse("8Gi")}},
-		maps:  map[string]corev1.ConfigMap{"cm": {Data: map[string]string{"k": "v", "A": "from-map"}}}}
+type environmentTest struct {
+	env  corev1.EnvVar
+	want string
+	err  string
+}
+
+func environmentTests() []environmentTest {
 	field := func(path string) *corev1.EnvVarSource {
 		return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
 	}
@@ -56,11 +49,7 @@ func TestEnvironment(t *testing.T) {
 	key := func(name, key string, optional *bool) *corev1.EnvVarSource {
 		return &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key, Optional: optional}}
 	}
-	tests := []struct {
-		env  corev1.EnvVar
-		want string
-		err  string
-	}{
+	return []environmentTest{
 		{env: corev1.EnvVar{Value: "x"}, want: "x"},
 		{env: corev1.EnvVar{Value: "$(FIRST)-$(LATER)-$$(FIRST)"}, want: "one-$(LATER)-$(FIRST)"},
 		{env: corev1.EnvVar{Value: "$(TRAINYARD_VOLUME_MY_DATA)"}, want: "/real"},
@@ -88,7 +77,24 @@ func TestEnvironment(t *testing.T) {
 		{env: corev1.EnvVar{ValueFrom: key("cm", "none", nil)}, err: `configmap "cm" has no key "none"`},
 		{env: corev1.EnvVar{ValueFrom: key("none", "k", nil)}, err: `configmap "none" not found`},
 	}
-	for _, tc := range tests {
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Parallel()
+	pod := testPod("env", "true", func(p *corev1.Pod) {
+		p.UID = "the-uid"
+		p.Labels["team"] = "nlp"
+		p.Annotations = map[string]string{"note": "hello"}
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "other", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("3")}}})
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{
+			Limits:   corev1.ResourceList{"cpu": resource.MustParse("1500m"), "memory": resource.MustParse("2Gi")},
+			Requests: corev1.ResourceList{"cpu": resource.MustParse("250m")}}
+	})
+	s := &source{pod: pod, dir: "/pod", base: []string{"PATH=/bin"}, volumes: map[string]string{"my-data": "/real"},
+		order: &order{Node: "node-1", Capacity: corev1.ResourceList{"memory": resource.MustParse("8Gi")}},
+		maps:  map[string]corev1.ConfigMap{"cm": {Data: map[string]string{"k": "v", "A": "from-map"}}}}
+	yes := true
+	for _, tc := range environmentTests() {
 		tc.env.Name = "X"
 		c := &pod.Spec.Containers[0]
 		c.EnvFrom = []corev1.EnvFromSource{

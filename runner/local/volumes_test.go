@@ -53,18 +53,13 @@ func needMounts(t *testing.T, b *Backend) {
 	}
 }
 
-func TestVolumesAreMounted(t *testing.T) {
-	t.Parallel()
-	b := open(t, stateDir(t))
-	needMounts(t, b)
-	ctx := context.Background()
-	outside, err := filepath.EvalSymlinks(t.TempDir())
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(outside, "in"), []byte("from outside\n"), 0o600))
-	require.NoError(t, os.Mkdir(filepath.Join(outside, "parent"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(outside, "parent", "sibling"), []byte("sibling\n"), 0o600))
-	_, err = b.Prepare(ctx, testRun("run-1"), 0)
-	require.NoError(t, err)
+type mountTest struct {
+	name, script, want string
+	edits              []func(*corev1.Pod)
+}
+
+// mountTests are programs that look at their volumes; outside is a directory of the machine.
+func mountTests(outside string) []mountTest {
 	host := func(path string, kind corev1.HostPathType) corev1.VolumeSource {
 		return corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}
 	}
@@ -74,10 +69,7 @@ func TestVolumesAreMounted(t *testing.T) {
 		DefaultMode: &mode, Items: []corev1.KeyToPath{{Key: "lr", Path: "deep/rate"}}}}
 	fields := corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{{Path: "name", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}}
 
-	tests := []struct {
-		name, script, want string
-		edits              []func(*corev1.Pod)
-	}{
+	return []mountTest{
 		{"empty-dir-of-all-containers", "cat /data/x", "hello\n", []func(*corev1.Pod){
 			initScript("echo hello > /data/x"), volume("data", emptyDir()), mounted(corev1.VolumeMount{Name: "data", MountPath: "/data"})}},
 		{"below-a-directory-that-is-there", "cat /usr/models/x; test -x /usr/bin/env && echo still", "hello\nstill\n", []func(*corev1.Pod){
@@ -119,7 +111,21 @@ func TestVolumesAreMounted(t *testing.T) {
 		{"who-one-is", "id -u; test -e /proc/self/exe && echo proc; test -c /dev/null && echo dev; grep CapEff /proc/self/status | tr -s '\\t ' ' '", "", []func(*corev1.Pod){
 			volume("data", emptyDir()), mounted(corev1.VolumeMount{Name: "data", MountPath: "/data"})}},
 	}
-	for _, tc := range tests {
+}
+
+func TestVolumesAreMounted(t *testing.T) {
+	t.Parallel()
+	b := open(t, stateDir(t))
+	needMounts(t, b)
+	ctx := context.Background()
+	outside, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(outside, "in"), []byte("from outside\n"), 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(outside, "parent"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(outside, "parent", "sibling"), []byte("sibling\n"), 0o600))
+	_, err = b.Prepare(ctx, testRun("run-1"), 0)
+	require.NoError(t, err)
+	for _, tc := range mountTests(outside) {
 		t.Run(tc.name, func(t *testing.T) {
 			pod := run(t, b, testPod(tc.name, tc.script, tc.edits...), corev1.PodSucceeded)
 			text := logOf(t, b, tc.name, "")
@@ -147,6 +153,11 @@ func TestVolumesAreMounted(t *testing.T) {
 		require.NoError(t, err)
 		assert.NotContains(t, string(mounts), b.dir)
 	})
+	mountsOfPodsThatFail(t, b)
+}
+
+func mountsOfPodsThatFail(t *testing.T, b *Backend) {
+	t.Helper()
 	t.Run("restarts mount again", func(t *testing.T) {
 		run(t, b, testPod("again", "echo x >> /data/x; echo y > /usr/y 2>/dev/null; test $(wc -l < /data/x) = 3", func(p *corev1.Pod) {
 			p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
