@@ -46,7 +46,7 @@ func TestDaemonKilledAndPodAdopted(t *testing.T) {
 	b := open(t, dir)
 	shim := shimOf(t, b, "survivor")
 	assert.True(t, shim.alive(), "the shim outlives the daemon")
-	assert.Equal(t, corev1.PodRunning, get(t, b, "survivor").Status.Phase)
+	until(t, b, "survivor", corev1.PodRunning)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
 	until(t, b, "survivor", corev1.PodSucceeded)
 	assert.Equal(t, []string{"started", "finished"}, lines(out))
