@@ -1,6 +1,7 @@
 package render
 
 import (
+	"github.com/trainyard/trainyard/render/batchjob"
 	"github.com/trainyard/trainyard/render/framework"
 	"github.com/trainyard/trainyard/render/kubeflow/jax"
 	"github.com/trainyard/trainyard/render/kubeflow/mxnet"
@@ -26,5 +27,6 @@ func known() formats {
 		xgboost.Format(),
 		paddle.Format(),
 		jax.Format(),
+		batchjob.Format(),
 	}
 }
