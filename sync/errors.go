@@ -31,6 +31,7 @@ var (
 	// ErrContended: others moved the branch at every try.
 	ErrContended = errors.New("the branch kept moving")
 
+	errHungUp  = errors.New("the remote hung up without a word")
 	errIdle    = errors.New("the remote was silent for too long")
 	errCorrupt = errors.New("mirror is damaged") // fetching afresh helps
 	errTooMuch = errors.New("more data than expected")

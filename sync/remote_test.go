@@ -273,7 +273,7 @@ func TestServerAnswers(t *testing.T) {
 		{"500", answer(500, "text/plain", strings.Repeat("x", 1<<20)), nil, "500 Internal Server Error"},
 		{"page", answer(200, "text/html", "<html>welcome</html>"), nil, "no Git repository there"},
 		{"rubbish", answer(200, "application/x-git-upload-pack-advertisement", "zzzz\x00rubbish"), nil, "listing of refs"},
-		{"nothing", answer(200, "application/x-git-upload-pack-advertisement", ""), nil, "unexpected EOF"},
+		{"nothing", answer(200, "application/x-git-upload-pack-advertisement", ""), nil, "the remote hung up without a word"},
 		{"error line", answer(200, "application/x-git-upload-pack-advertisement", "0011ERR go away!\n"), nil, "go away!"},
 	}
 	for _, tt := range tests {
@@ -303,7 +303,7 @@ func TestServerAnswers(t *testing.T) {
 	srv.setSpoil(nil)
 	assert.NotEqual(t, first, fetch(t, m, "main").Revision())
 	require.ErrorIs(t, listError(t, srv.URL+"/none.git"), ErrNotFound)
-	require.ErrorContains(t, listError(t, "/nowhere.git"), "'/nowhere.git' does not appear to be a git repository")
+	require.ErrorContains(t, listError(t, "/nowhere.git"), "/nowhere.git: repository not found: stat /nowhere.git: no such file or directory")
 }
 
 func listError(t *testing.T, url string) error {

@@ -77,7 +77,11 @@ func (s *session) fail(op string, err error) error {
 	if cause := context.Cause(s.ctx); cause != nil {
 		err = cause
 	} else if s.wire != nil {
-		if words := printable(s.wire.words(), maxWords); words != "" {
+		words := printable(s.wire.words(), maxWords)
+		switch {
+		case words != "" && errors.Is(err, errHungUp): // they say why
+			err = fmt.Errorf("the remote says: %s", strings.ReplaceAll(words, "\n", "; "))
+		case words != "":
 			err = fmt.Errorf("%w: the remote says: %s", err, strings.ReplaceAll(words, "\n", "; "))
 		}
 	}
@@ -93,7 +97,7 @@ func (s *session) readListing() error {
 		return fmt.Errorf("the remote says: %s", printable(line.Text, maxWords))
 	case errors.Is(err, packp.ErrEmptyAdvRefs): // an empty repository
 	case errors.Is(err, packp.ErrEmptyInput):
-		return io.ErrUnexpectedEOF
+		return errHungUp
 	case err != nil:
 		return fmt.Errorf("read the listing of refs: %s", printable(err.Error(), maxWords))
 	}
