@@ -18,6 +18,9 @@ const (
 	mxJob         = "apiVersion: mxnet.mlkube.io/v1beta1\nkind: MxJob\nmetadata: {name: j}\nspec: "
 	launcher      = "apiVersion: launcher.microsoft.com/v1\nkind: Framework\nmetadata: {name: j}\nspec: "
 	controller    = "apiVersion: frameworkcontroller.microsoft.com/v1\nkind: Framework\nmetadata: {name: j}\nspec: "
+	later         = "apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: j}\nspec: "
+	beforeV1      = "apiVersion: kubeflow.org/v1beta1\nkind: TFJob\nmetadata: {name: j}\nspec: "
+	batch         = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: "
 	trainingJob   = "apiVersion: trainyard.dev/v1\nkind: TrainingJob\nmetadata: {name: j}\nspec: "
 
 	tensorflowPod = "template: {spec: {containers: [{name: tensorflow, image: a}]}}"
@@ -86,6 +89,23 @@ func TestSpellings(t *testing.T) {
 		{"cleanupPodPolicy at its time", tfJobKubeflow + "{cleanupPodPolicy: None, replicaSpecs: [{" + tensorflowPod + "}]}", "accept", nil},
 		{"cleanPodPolicy before its time", tfJobKubeflow + "{cleanPodPolicy: None, replicaSpecs: [{" + tensorflowPod + "}]}", "warn",
 			[]string{`warning: spec.cleanPodPolicy: unknown field ignored; did you mean "cleanupPodPolicy"?`}},
+		{"cleanupPodPolicy after its time", later + "{runPolicy: {cleanupPodPolicy: None}, tfReplicaSpecs: {Worker: {" + tensorflowPod + "}}}", "warn",
+			[]string{`warning: spec.runPolicy.cleanupPodPolicy: unknown field ignored; did you mean "cleanPodPolicy"?`}},
+		{"cleanPodPolicy where it stood before", later + "{cleanPodPolicy: None, tfReplicaSpecs: {Worker: {" + tensorflowPod + "}}}", "warn",
+			[]string{`warning: spec.cleanPodPolicy: the place of the first operators; read as spec.runPolicy.cleanPodPolicy`}},
+		{"cleanPodPolicy at its time", beforeV1 + "{cleanPodPolicy: None, tfReplicaSpecs: {Worker: {" + tensorflowPod + "}}}", "accept", nil},
+
+		{"types of replicas in any case", later + "{tfReplicaSpecs: {WORKER: {" + tensorflowPod + "}, ps: {" + tensorflowPod + "}}}", "accept", nil},
+		{"any case before there was a schema", beforeV1 + "{TFReplicaSpecs: {Worker: {" + tensorflowPod + "}}}", "warn",
+			[]string{`warning: spec.TFReplicaSpecs: written "TFReplicaSpecs"; read as "tfReplicaSpecs"`}},
+		{"another case under the schema", later + "{RunPolicy: {}, tfReplicaSpecs: {Worker: {" + tensorflowPod + "}}}", "warn",
+			[]string{`warning: spec.RunPolicy: unknown field ignored; did you mean "runPolicy"?`}},
+		{"olumeMounts of kubeflow.org", later + "{tfReplicaSpecs: {Worker: {template: {spec: {containers: [{name: tensorflow, image: a, olumeMounts: []}]}}}}}", "warn",
+			[]string{`warning: spec.tfReplicaSpecs.Worker.template.spec.containers[0].olumeMounts: unknown field ignored; did you mean "volumeMounts"?`}},
+		{"olumeMounts of a plain Job", batch + "{template: {spec: {restartPolicy: Never, containers: [{name: a, image: a, olumeMounts: []}]}}}", "reject",
+			[]string{`spec.template.spec.containers[0].olumeMounts: unknown field; did you mean "volumeMounts"?`}},
+		{"any case of a plain Job", batch + "{BackoffLimit: 1, template: {spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}}", "reject",
+			[]string{`spec.BackoffLimit: unknown field; did you mean "backoffLimit"?`}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
