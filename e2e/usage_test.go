@@ -175,3 +175,23 @@ func TestOverlayThatBreaksEverything(t *testing.T) {
 	require.Equal(t, "ran\n", contents(t, dir+"/done"), "it did not run again")
 	require.Equal(t, "start\nend\n", contents(t, dir+"/gate"))
 }
+
+// TestConfirmAsToldTo does what the log says when all jobs have vanished, word
+// for word, in a repository that never had settings.
+func TestConfirmAsToldTo(t *testing.T) {
+	w, dir := newWorld(t), t.TempDir()
+	w.write("jobs/gate.yaml", gate("gate", dir))
+	w.push("a job")
+	d := w.start()
+	w.eventually("it runs", func() bool { return w.phase("default/gate") == repo.PhaseRunning })
+	require.NoError(t, os.RemoveAll(filepath.Join(w.checkout, "jobs")))
+	w.push("all gone")
+	const told = "commit this to trainyard.yaml: "
+	w.eventually("the log says what to do", func() bool { return strings.Contains(d.out.String(), told) })
+	_, after, _ := strings.Cut(d.out.String(), told)
+	line, _, _ := strings.Cut(after, "\n")
+	require.Equal(t, repo.PhaseRunning, w.phase("default/gate"), "nothing is stopped")
+	w.write("trainyard.yaml", strings.TrimSpace(line)+"\n")
+	w.push("yes")
+	w.eventually("now it is", func() bool { return w.phase("default/gate") == repo.PhaseRemoved })
+}

@@ -90,10 +90,11 @@ func readSettings(r *reader, environment string) (repo.Settings, []*repo.Error) 
 
 // settings checks what was read.
 func (f *settingsFile) settings(o *manifest.Object, environment string) repo.Settings {
-	if f.APIVersion != settingsVersion {
+	// Both may be left out: the dashboard tells people to write one line.
+	if f.APIVersion != "" && f.APIVersion != settingsVersion {
 		o.Errorf("apiVersion", "want %s, not %q", settingsVersion, f.APIVersion)
 	}
-	if f.Kind != settingsKind {
+	if f.Kind != "" && f.Kind != settingsKind {
 		o.Errorf("kind", "want %s, not %q", settingsKind, f.Kind)
 	}
 	if _, ok := f.Environments[environment]; !ok && len(f.Environments) > 0 {

@@ -244,7 +244,7 @@ func (b *unitBuild) read(all []built, fallback *repo.Error) {
 		b.noJob()
 		return
 	}
-	b.finish(jobs, from, objects, fallback)
+	b.finish(jobs, from, objects)
 }
 
 // readJob has an object read by its format; nil after a problem.
@@ -276,12 +276,12 @@ func (b *unitBuild) readJob(o built, format *manifest.Format) *repo.Job {
 }
 
 // finish applies the overlay to the jobs' pods and gives them their identity.
-func (b *unitBuild) finish(jobs []*repo.Job, from []built, objects []repo.Object, fallback *repo.Error) {
+func (b *unitBuild) finish(jobs []*repo.Job, from []built, objects []repo.Object) {
 	changes, wrong, err := applyToPods(jobs, b.overlay)
 	if err != nil {
 		// Nothing but the overlay has been at work on them.
-		fallback = b.overlay.graph.nodes[b.overlay.dir].doc.Errorf("", "")
-		e := translate(err, &graph{}, b.overlay, fallback)
+		at := b.overlay.graph.nodes[b.overlay.dir].doc.Errorf("", "")
+		e := translate(err, &graph{}, b.overlay, at)
 		for _, job := range jobs {
 			b.invalid(named{key: job.Key}, job.Source.File, job.Source.Line, []*repo.Error{e})
 		}
@@ -292,7 +292,8 @@ func (b *unitBuild) finish(jobs []*repo.Job, from []built, objects []repo.Object
 			b.invalid(named{key: job.Key}, job.Source.File, job.Source.Line, wrong[i])
 			continue
 		}
-		job.Objects = inNamespace(objects, job.Namespace)
+		// Those that the format makes first: the unit has no other of their names.
+		job.Objects = inNamespace(append(job.Objects, objects...), job.Namespace)
 		format := b.formats.find(job.APIVersion, job.Kind)
 		if job.Digest, job.Shape, err = digests(from[i].object, format, objects, changes[i]); err != nil {
 			b.invalid(named{key: job.Key}, job.Source.File, job.Source.Line, []*repo.Error{{File: job.Source.File, Line: job.Source.Line, Message: err.Error()}})
