@@ -292,8 +292,8 @@ func (b *unitBuild) finish(jobs []*repo.Job, from []built, objects []repo.Object
 			b.invalid(named{key: job.Key}, job.Source.File, job.Source.Line, wrong[i])
 			continue
 		}
-		// Those that the format makes first: the unit has no other of their names.
-		job.Objects = inNamespace(append(job.Objects, objects...), job.Namespace)
+		// What the format makes comes last: it takes the place of others of its name.
+		job.Objects = inNamespace(slices.Concat(objects, job.Objects), job.Namespace)
 		format := b.formats.find(job.APIVersion, job.Kind)
 		if job.Digest, job.Shape, err = digests(from[i].object, format, objects, changes[i]); err != nil {
 			b.invalid(named{key: job.Key}, job.Source.File, job.Source.Line, []*repo.Error{{File: job.Source.File, Line: job.Source.Line, Message: err.Error()}})

@@ -50,7 +50,7 @@ func (b *Backend) Prepare(ctx context.Context, run *repo.Run, runAttempt int32) 
 	if err := writeDurable(filepath.Join(dir, runFile), run); err != nil {
 		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
 	}
-	path := filepath.Join(dir, "attempt-"+strconv.Itoa(int(runAttempt))+".json")
+	path := portsFile(dir, runAttempt)
 	own := ports{}
 	if err := read(path, &own); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errDamaged) {
 		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
@@ -64,7 +64,15 @@ func (b *Backend) Prepare(ctx context.Context, run *repo.Run, runAttempt int32) 
 	if err := syncDir(filepath.Dir(dir)); err != nil {
 		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
 	}
-	return func(t repo.Task) repo.Address { return repo.Address{Host: loopback, Port: own[t.String()]} }, nil
+	return own.addresses, nil
+}
+
+func portsFile(dir string, runAttempt int32) string {
+	return filepath.Join(dir, "attempt-"+strconv.Itoa(int(runAttempt))+".json")
+}
+
+func (p ports) addresses(t repo.Task) repo.Address {
+	return repo.Address{Host: loopback, Port: p[t.String()]}
 }
 
 // allocate adds the ports that are missing.
@@ -247,7 +255,17 @@ func (b *Backend) configMaps(pod *corev1.Pod) (map[string]corev1.ConfigMap, erro
 	if run == nil || err != nil {
 		return nil, err
 	}
-	return decodeConfigMaps(run.Job.Objects)
+	objects := run.Job.Objects
+	if _, a, ok := repo.AttemptOf(pod); ok && slices.ContainsFunc(objects, func(o repo.Object) bool { return o.Expand }) {
+		var own ports
+		if err := read(portsFile(b.runDir(run.ID), a.RunAttempt), &own); err != nil {
+			return nil, err
+		}
+		if objects, err = run.Objects(a.RunAttempt, own.addresses); err != nil {
+			return nil, err
+		}
+	}
+	return decodeConfigMaps(objects)
 }
 
 // exclusive takes the lock of the whole directory: of ports and of the machine's resources.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -114,4 +115,25 @@ func TestRunsAreAllOrAnError(t *testing.T) {
 	require.NoError(t, os.WriteFile(runs, nil, 0o600))
 	_, err = b.Runs(context.Background())
 	assert.Error(t, err)
+}
+
+func TestObjectsOfAFormatKnowTheAddresses(t *testing.T) {
+	t.Parallel()
+	b := open(t, stateDir(t))
+	hosts := testRun("run-1")
+	hosts.Job.Objects = append(hosts.Job.Objects, repo.Object{APIVersion: "v1", Kind: "ConfigMap", Name: "hosts", Expand: true,
+		Raw: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"hosts"},"data":{"all":"{{join \" \" \"worker\"}}"}}`)})
+	addr, err := b.Prepare(context.Background(), hosts, 1)
+	require.NoError(t, err)
+	pod := testPod("mpi", `echo "$HOSTS"`, func(p *corev1.Pod) {
+		p.Labels[repo.LabelIndex], p.Labels[repo.LabelRunAttempt], p.Labels[repo.LabelAttempt] = "0", "1", "0"
+		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "HOSTS", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "hosts"}, Key: "all"}}}}
+	})
+	run(t, b, pod, corev1.PodSucceeded)
+	var want []string
+	for i := range int32(3) {
+		want = append(want, addr(repo.Task{Role: "worker", Index: i}).String())
+	}
+	assert.Equal(t, strings.Join(want, " ")+"\n", logOf(t, b, "mpi", ""))
 }
