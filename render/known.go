@@ -4,6 +4,7 @@ import (
 	"github.com/trainyard/trainyard/render/batchjob"
 	"github.com/trainyard/trainyard/render/framework"
 	"github.com/trainyard/trainyard/render/kubeflow/jax"
+	"github.com/trainyard/trainyard/render/kubeflow/mpi"
 	"github.com/trainyard/trainyard/render/kubeflow/mxnet"
 	"github.com/trainyard/trainyard/render/kubeflow/paddle"
 	"github.com/trainyard/trainyard/render/kubeflow/pytorch"
@@ -27,6 +28,7 @@ func known() formats {
 		xgboost.Format(),
 		paddle.Format(),
 		jax.Format(),
+		mpi.Format(),
 		batchjob.Format(),
 	}
 }

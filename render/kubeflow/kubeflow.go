@@ -33,7 +33,7 @@ type Kind struct {
 	Types []string
 	// Open takes replicas of other types too, with a warning.
 	Open bool
-	// Container is the one that counts.
+	// Container is the one that counts; "" is the first one, whatever its name.
 	Container string
 	// PortName is the container's port by which the others find it; "" is none.
 	PortName string
@@ -41,6 +41,8 @@ type Kind struct {
 	Restart  RestartPolicy // of a replica that says nothing of it
 	Operator string        // value of the label that names the operator
 	Prefix   string        // of the labels before v1: tf
+	// Manager is what runPolicy.managedBy may name; "" is the training operator.
+	Manager string
 	// Neutral are paths, beside those that all kinds have, that do not change
 	// what a run does.
 	Neutral []string
@@ -109,7 +111,7 @@ func (k *Kind) Begin(o *manifest.Object) *Job {
 	j := &Job{O: o, Kind: k, policies: map[string]RestartPolicy{}, paths: map[string]string{}}
 	apiVersion, _ := o.Content()["apiVersion"].(string)
 	_, j.version, _ = strings.Cut(apiVersion, "/")
-	j.Early = j.version != latest
+	_, j.Early = k.Early[j.version]
 	// An API server drops what it does not know, without a word. Before there
 	// were schemas, keys were taken in any case.
 	j.Options = manifest.Options{Lenient: true, Fold: j.Early}

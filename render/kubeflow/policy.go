@@ -39,12 +39,16 @@ func (j *Job) runPolicy(s *Spec) {
 		}
 		j.FailureBudget = n
 	}
+	manager := j.Kind.Manager
+	if manager == "" {
+		manager = managedByOperator
+	}
 	switch p.ManagedBy {
-	case "", managedByOperator:
+	case "", manager:
 	case managedByKueue:
 		j.O.Errorf("spec.runPolicy.managedBy", "%s sends jobs to other clusters, which is not done here; remove it", managedByKueue)
 	default:
-		j.O.Errorf("spec.runPolicy.managedBy", "%q is not one of %s, %s", p.ManagedBy, managedByOperator, managedByKueue)
+		j.O.Errorf("spec.runPolicy.managedBy", "%q is not one of %s, %s", p.ManagedBy, manager, managedByKueue)
 	}
 	j.scheduling(p.SchedulingPolicy)
 }

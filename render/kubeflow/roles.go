@@ -104,6 +104,9 @@ func (j *Job) role(at, t string, s *ReplicaSpec) repo.Role {
 	}
 	// A pod runs once; a try again is a pod of its own, which is counted.
 	role.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	if role.MainContainer == "" {
+		role.MainContainer = role.Template.Spec.Containers[0].Name
+	}
 	role.Port = j.port(&role.Template.Spec)
 	manifest.SetRole(&role.Template, role.Name)
 	return role
@@ -116,7 +119,7 @@ func (j *Job) containers(at, t string, spec *corev1.PodSpec) bool {
 		j.O.Errorf(at, "%sSpec is not valid: containers definition expected in %s", j.Kind.Name, t)
 		return false
 	}
-	named := false
+	named := j.Kind.Container == ""
 	for i := range spec.Containers {
 		c := &spec.Containers[i]
 		named = named || c.Name == j.Kind.Container
