@@ -3,6 +3,7 @@ package render
 import (
 	"github.com/trainyard/trainyard/render/batchjob"
 	"github.com/trainyard/trainyard/render/framework"
+	"github.com/trainyard/trainyard/render/jobset"
 	"github.com/trainyard/trainyard/render/kubeflow/jax"
 	"github.com/trainyard/trainyard/render/kubeflow/mpi"
 	"github.com/trainyard/trainyard/render/kubeflow/mxnet"
@@ -30,5 +31,6 @@ func known() formats {
 		jax.Format(),
 		mpi.Format(),
 		batchjob.Format(),
+		jobset.Format(),
 	}
 }

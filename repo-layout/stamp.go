@@ -42,7 +42,7 @@ const (
 //	addresses ROLE        JSON list of "host:port"
 //	join SEP ROLE, hosts SEP ROLE   host:port, or host, of every task of a role
 //	replicas ROLE, total  numbers of tasks
-//	add A B
+//	add A B, div A B, mod A B
 func (r *Run) Pod(a TaskAttempt, addr Addresses) (*corev1.Pod, error) {
 	role := r.Job.Role(a.Role)
 	if role == nil {
@@ -229,15 +229,22 @@ func (s *stamper) funcs() template.FuncMap {
 		},
 		"replicas": s.replicas,
 		"total":    func() int { return s.run.Job.Tasks() },
-		"add": func(a, b any) (int, error) {
-			x, err := strconv.Atoi(fmt.Sprint(a))
-			if err != nil {
-				return 0, err
-			}
-			y, err := strconv.Atoi(fmt.Sprint(b))
-			return x + y, err
-		},
+		"add": func(a, b any) (int, error) { return calculate(a, b, func(x, y int) int { return x + y }) },
+		"div": func(a, b any) (int, error) { return calculate(a, b, func(x, y int) int { return x / max(y, 1) }) },
+		"mod": func(a, b any) (int, error) { return calculate(a, b, func(x, y int) int { return x % max(y, 1) }) },
 	}
+}
+
+func calculate(a, b any, with func(x, y int) int) (int, error) {
+	x, err := strconv.Atoi(fmt.Sprint(a))
+	if err != nil {
+		return 0, err
+	}
+	y, err := strconv.Atoi(fmt.Sprint(b))
+	if err != nil {
+		return 0, err
+	}
+	return with(x, y), nil
 }
 
 func (s *stamper) replicas(role string) int32 {

@@ -143,7 +143,7 @@ func counts(o *manifest.Object, at string, s *Spec, role *repo.Role) {
 		parallelism = 1
 	}
 	switch {
-	case s.Completions == nil && s.CompletionMode == Indexed:
+	case s.Completions == nil && s.Parallelism != nil && s.CompletionMode == Indexed:
 		o.Errorf(at+".completions", "required when completionMode is Indexed")
 	case s.Completions == nil && parallelism > 1: // a work queue
 		role.Replicas, role.MinSucceeded, role.Drain = parallelism, 1, true

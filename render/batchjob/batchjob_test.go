@@ -57,6 +57,7 @@ func TestCounts(t *testing.T) {
 		{spec: "  parallelism: 3\n", replicas: 3, succeeded: 1, drain: true},
 		{spec: "  completions: 5\n  parallelism: 0\n", replicas: 5, succeeded: 5, parallelism: 1, suspend: true, warning: true},
 		{spec: "  suspend: true\n", replicas: 1, succeeded: 1, parallelism: 1, suspend: true},
+		{spec: "  completionMode: Indexed\n", replicas: 1, succeeded: 1, parallelism: 1, rescales: true},
 		{spec: indexed, replicas: 5, succeeded: 5, parallelism: 1},
 		{spec: indexed + "  parallelism: 5\n", replicas: 5, succeeded: 5, parallelism: 5, rescales: true},
 	} {
@@ -193,7 +194,7 @@ func TestProblems(t *testing.T) {
 		{"parallelism", pod + "  parallelism: -1\n", "spec.parallelism: want 0 to 10000, not -1"},
 		{"completions", pod + "  completions: 0\n", "0 is a job that does nothing"},
 		{"mode", pod + "  completionMode: indexed\n", `did you mean "Indexed"?`},
-		{"indexed without completions", pod + "  completionMode: Indexed\n", "spec.completions: required when completionMode is Indexed"},
+		{"indexed without completions", pod + "  completionMode: Indexed\n  parallelism: 2\n", "spec.completions: required when completionMode is Indexed"},
 		{"limit", pod + "  backoffLimit: -1\n", "want a number from 0, not -1"},
 		{"limit of an index", pod + indexed + "  backoffLimitPerIndex: -1\n", "want a number from 0, not -1"},
 		{"limit without index", pod + "  backoffLimitPerIndex: 1\n", "goes with completionMode: Indexed"},
