@@ -40,6 +40,8 @@ func (f formats) refuse(apiVersion, kind string) string {
 		return "secrets are never read from a repository: create the Secret in the cluster and name it in the job"
 	case kind == "List" || strings.HasSuffix(kind, "List"):
 		return "lists are not read: write each item as a document of its own, with --- between them"
+	case gvk.Group == "trainer.kubeflow.org" && strings.HasSuffix(kind, "TrainingRuntime"):
+		return "a runtime is an object of the cluster and not read from a repository: write what its template says as a JobSet"
 	case kind == "Kustomization" || kind == "Component":
 		return fmt.Sprintf("a %s is read from a file named kustomization.yaml only", kind)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/trainyard/trainyard/render/mxjob"
 	"github.com/trainyard/trainyard/render/tfjob"
 	"github.com/trainyard/trainyard/render/trainingjob"
+	"github.com/trainyard/trainyard/render/trainjob"
 )
 
 // known are the formats of job files, the recommended one first.
@@ -32,5 +33,6 @@ func known() formats {
 		mpi.Format(),
 		batchjob.Format(),
 		jobset.Format(),
+		trainjob.Format(),
 	}
 }
