@@ -36,9 +36,9 @@ func TestRoles(t *testing.T) {
 	assert.Equal(t, int32(1), w.MinFailed)
 	assert.Zero(t, w.Retry.Limit)
 
-	p := manifesttest.Pod(t, j, "workers", 4)
-	assert.Equal(t, []string{"JOBSET_JOB_INDEX=1", "JOB_COMPLETION_INDEX=1"}, manifesttest.Env(t, p, "main"))
-	assert.Equal(t, "j-workers-1-1", p.Spec.Hostname)
+	p := manifesttest.Pod(t, j, "workers", 5)
+	assert.Equal(t, []string{"JOBSET_JOB_INDEX=1", "JOB_COMPLETION_INDEX=2"}, manifesttest.Env(t, p, "main"))
+	assert.Equal(t, "j-workers-1-2", p.Spec.Hostname)
 	assert.Equal(t, "j", p.Spec.Subdomain)
 	for k, want := range map[string]string{
 		"jobset-name": "j", "replicatedjob-name": "workers", "replicatedjob-replicas": "2", "global-replicas": "3", "job-index": "1",
@@ -47,7 +47,7 @@ func TestRoles(t *testing.T) {
 		assert.Equal(t, want, p.Labels["jobset.sigs.k8s.io/"+k], k)
 		assert.Equal(t, want, p.Annotations["jobset.sigs.k8s.io/"+k], k)
 	}
-	assert.Equal(t, "1", p.Labels["batch.kubernetes.io/job-completion-index"])
+	assert.Equal(t, "2", p.Labels["batch.kubernetes.io/job-completion-index"])
 	assert.Equal(t, "j-workers-1", p.Labels["batch.kubernetes.io/job-name"])
 	assert.Equal(t, "default", manifesttest.Pod(t, j, "leader", 0).Labels["jobset.sigs.k8s.io/group-name"])
 	require.Len(t, j.Objects, 1)
