@@ -173,6 +173,7 @@ type Outcome struct {
 	Signal   int32  `json:"signal,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 	Message  string `json:"message,omitempty"`
+	FailRun  bool   `json:"failRun,omitempty"` // ends the attempt of the run, whatever the counts say
 	// Task is the one that decided an attempt's or a run's outcome: worker-0.
 	Task string `json:"task,omitempty"`
 }
@@ -182,7 +183,8 @@ type RoleRecord struct {
 	Name      string       `json:"name"`
 	Replicas  int32        `json:"replicas"`
 	Daemon    bool         `json:"daemon,omitempty"`
-	GPUs      int64        `json:"gpus,omitempty"` // of a task
+	Outlives  bool         `json:"outlives,omitempty"` // its tasks go on after the run
+	GPUs      int64        `json:"gpus,omitempty"`     // of a task
 	Pending   int32        `json:"pending"`
 	Running   int32        `json:"running"`
 	Succeeded int32        `json:"succeeded"`
@@ -224,6 +226,8 @@ type TaskAttemptRecord struct {
 	CreatedAt  metav1.Time  `json:"createdAt"`
 	StartedAt  *metav1.Time `json:"startedAt,omitempty"`
 	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
+	// Address is where people reach it, of a role that outlives its run: 127.0.0.1:6006.
+	Address string `json:"address,omitempty"`
 	// Waiting says why it has not started: ImagePullBackOff, 2 GPUs asked for and none free.
 	Waiting string `json:"waiting,omitempty"`
 	// Stop is why we asked it to end, before it has.

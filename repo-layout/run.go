@@ -16,6 +16,9 @@ type Run struct {
 	Trigger     Trigger   `json:"trigger"`
 	Revision    string    `json:"revision"`
 	StartedAt   time.Time `json:"startedAt"`
+	// Number grows with every run of the job: of two that a backend has
+	// prepared, the one with the lower number was over when the other began.
+	Number int `json:"number"`
 	Job         Job       `json:"job"`
 }
 
@@ -40,6 +43,9 @@ type Address struct {
 	Host string `json:"host"`
 	Port int32  `json:"port"`
 }
+
+// String is host:port.
+func (a Address) String() string { return a.Host + ":" + itoa(a.Port) }
 
 // Addresses tells the address of each task of a run's attempt.
 type Addresses func(Task) Address

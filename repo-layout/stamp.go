@@ -25,6 +25,8 @@ const (
 	AnnotationDigest   = "trainyard.dev/digest"
 	// AnnotationOutput is set by a backend: when a container last wrote output (RFC 3339).
 	AnnotationOutput = "trainyard.dev/last-output"
+	// AnnotationAddress is where people reach a pod that outlives its run.
+	AnnotationAddress = "trainyard.dev/address"
 
 	ManagedBy = "trainyard"
 	// Finalizer keeps a pod, and so its outcome, until the record of it has reached the remote.
@@ -67,6 +69,9 @@ func (r *Run) Pod(a TaskAttempt, addr Addresses) (*corev1.Pod, error) {
 		LabelIndex: itoa(a.Index), LabelRunAttempt: itoa(a.RunAttempt), LabelAttempt: itoa(a.Attempt),
 	})
 	pod.Annotations = merge(pod.Annotations, map[string]string{AnnotationRevision: r.Revision, AnnotationDigest: r.Job.Digest})
+	if role.Outlives {
+		pod.Annotations[AnnotationAddress] = addr(a.Task).String()
+	}
 	return pod, nil
 }
 
@@ -207,7 +212,6 @@ func (s *stamper) funcs() template.FuncMap {
 		n, _ := strconv.Atoi(fmt.Sprint(index))
 		return s.addr(Task{Role: role, Index: int32(n)})
 	}
-	full := func(a Address) string { return a.Host + ":" + itoa(a.Port) }
 	list := func(role string, text func(Address) string) []string {
 		out := make([]string, 0, s.replicas(role))
 		for i := range s.replicas(role) {
@@ -218,12 +222,12 @@ func (s *stamper) funcs() template.FuncMap {
 	return template.FuncMap{
 		"host":    func(role string, index any) string { return at(role, index).Host },
 		"port":    func(role string, index any) int32 { return at(role, index).Port },
-		"address": func(role string, index any) string { return full(at(role, index)) },
+		"address": func(role string, index any) string { return at(role, index).String() },
 		"addresses": func(role string) (string, error) {
-			text, err := json.Marshal(list(role, full))
+			text, err := json.Marshal(list(role, Address.String))
 			return string(text), err
 		},
-		"join": func(sep, role string) string { return strings.Join(list(role, full), sep) },
+		"join": func(sep, role string) string { return strings.Join(list(role, Address.String), sep) },
 		"hosts": func(sep, role string) string {
 			return strings.Join(list(role, func(a Address) string { return a.Host }), sep)
 		},

@@ -25,7 +25,8 @@ const (
 	ReasonScaledDown     = "ScaledDown"
 	ReasonRunEnded       = "RunEnded"
 	ReasonDefinitionLost = "DefinitionLost"
-	ReasonRetriesUsedUp  = "NotEnoughSucceeded"
+	ReasonRecordLost     = "RecordLost"
+	ReasonFailureBudget  = "BackoffLimitExceeded"
 )
 
 // classify gives a failed pod its outcome: by the first rule that matches, or
@@ -51,7 +52,7 @@ func classify(rules []repo.FailureRule, main string, p *Pod) (o repo.Outcome, av
 		if !r.matches(p, main) {
 			continue
 		}
-		o.Class, o.Free = r.Class, r.Free
+		o.Class, o.Free, o.FailRun = r.Class, r.Free, r.FailRun
 		if r.Name != "" {
 			o.Reason = r.Name
 		}

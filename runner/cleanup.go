@@ -32,7 +32,7 @@ func (d *decision) unwanted(p *Pod) bool {
 		return a != nil && (a.Stop != "" || a.Outcome != nil)
 	}
 	if d.ran(p.Run) {
-		return true
+		return !d.serves(p)
 	}
 	// A run that waits to be adopted keeps its pods.
 	return !slices.ContainsFunc(d.in.Runs, func(r repo.Run) bool { return r.ID == p.Run })
@@ -88,7 +88,7 @@ func (d *decision) recorded(p *Pod) bool {
 		return false
 	}
 	if finishedIn(pub, p.Run) != nil {
-		return true
+		return !liveIn(pub, p)
 	}
 	if pub.Run == nil || pub.Run.ID != p.Run {
 		// Nobody knows the run: no record can be waiting for this pod.

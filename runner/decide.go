@@ -113,13 +113,16 @@ func (d *decision) step() bool {
 		return true
 	}
 	if !d.active() {
-		return d.startNext()
+		return d.serve() || d.startNext()
 	}
 	if d.def = d.definitionOf(d.rec.Run); d.def == nil {
 		return d.loseDefinition()
 	}
-	moved := d.rescale()
+	moved := !d.overtakenRun() && d.rescale()
 	moved = d.observe(&d.def.Job) || moved
+	if d.overtakenRun() || d.overtakenAttempt() {
+		return d.catchUp() || moved
+	}
 	if d.behind() && d.proceed() {
 		return true // what was decided before comes before what is asked for now
 	}
@@ -141,7 +144,10 @@ func (d *decision) proceed() (moved bool) {
 
 // behind says whether the run has a pod of an attempt that the record has not
 // come to: it is older than the pod, and has to catch up first.
-func (d *decision) behind() bool {
+func (d *decision) behind() bool { return d.unknownPods() || d.overtakenAttempt() }
+
+// unknownPods says the same of the run's present attempt alone.
+func (d *decision) unknownPods() bool {
 	next := map[repo.Task]int32{}
 	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {
 		next[repo.Task{Role: r.Name, Index: t.Index}] = nextAttempt(t)
@@ -149,8 +155,42 @@ func (d *decision) behind() bool {
 	run := d.rec.Run
 	return slices.ContainsFunc(d.in.Pods, func(p Pod) bool {
 		n, known := next[p.Attempt.Task]
-		return p.Run == run.ID && known && (p.Attempt.RunAttempt > run.Attempt || (p.Attempt.RunAttempt == run.Attempt && p.Attempt.Attempt >= n))
+		return known && p.Run == run.ID && p.Attempt.RunAttempt == run.Attempt && p.Attempt.Attempt >= n
 	})
+}
+
+// overtakenAttempt says that a later attempt of the run has begun.
+func (d *decision) overtakenAttempt() bool {
+	return slices.ContainsFunc(d.in.Pods, func(p Pod) bool {
+		return p.Run == d.rec.Run.ID && p.Attempt.RunAttempt > d.rec.Run.Attempt
+	})
+}
+
+// overtakenRun says that a later run has begun.
+func (d *decision) overtakenRun() bool {
+	return slices.ContainsFunc(d.in.Runs, func(r repo.Run) bool { return r.Number > d.def.Number && !d.ran(r.ID) })
+}
+
+// catchUp ends the present attempt, or run, of which it is known that it was
+// over when the next one began: by what its pods tell, or, when it ended for
+// a reason that was lost with the record, without one.
+func (d *decision) catchUp() bool {
+	moved := d.proceed()
+	if !d.active() || d.rec.Run.Ending != nil || d.unknownPods() {
+		return moved
+	}
+	switch {
+	case d.overtakenAttempt():
+		d.rec.Run.Ending = lostOutcome()
+	case d.overtakenRun():
+		return d.stopRun(repo.Stopped, "", ReasonReplaced, "a new run took its place")
+	}
+	return true
+}
+
+// lostOutcome is that of an attempt of which nobody knows any more how it ended.
+func lostOutcome() *repo.Outcome {
+	return &repo.Outcome{Result: repo.Failed, Class: repo.Unknown, Reason: ReasonRecordLost, Message: "the record of how this attempt ended was lost"}
 }
 
 // started says whether the present attempt may have pods: its back-off is over.
@@ -198,7 +238,7 @@ func (d *decision) act() {
 // settled says whether the job has come to rest.
 func (d *decision) settled() bool {
 	if !d.active() {
-		return true
+		return !d.retiring()
 	}
 	run := d.rec.Run
 	if run.Suspended == nil || run.Ending != nil {

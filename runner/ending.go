@@ -159,16 +159,30 @@ func (d *decision) stopStuck() bool {
 // endAttempt stops what still runs of an attempt that is over, and closes it
 // when the last pod has ended.
 func (d *decision) endAttempt() (moved bool) {
-	running := false
-	d.tasks(func(_ *repo.RoleRecord, t *repo.TaskRecord) {
+	running, last := false, d.lastAttempt()
+	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {
+		if a := live(t); last && r.Outlives && a != nil && a.UID != "" && a.Stop == "" {
+			return
+		}
 		moved = stopTask(t, ReasonRunEnded) || moved
 		running = running || live(t) != nil
 	})
-	if running {
+	if running || d.unknownPods() {
 		return moved
 	}
 	d.closeAttempt()
 	return true
+}
+
+// lastAttempt says that the run's last attempt ends by itself, so that what
+// outlives the run goes on.
+func (d *decision) lastAttempt() bool {
+	run := d.rec.Run
+	if run.Stopping {
+		return false
+	}
+	retry, _ := shouldRetry(d.def.Job.Retry, run.Ending, run.Retries)
+	return !retry
 }
 
 // closeAttempt gives the attempt its outcome: the run is tried again, or finished.
@@ -177,12 +191,16 @@ func (d *decision) closeAttempt() {
 	o := *run.Ending
 	at := d.lastEnd()
 	d.tasks(func(_ *repo.RoleRecord, t *repo.TaskRecord) {
-		if !final(t) {
+		if !final(t) && live(t) == nil {
 			t.Phase, t.RetryAt = repo.TaskStopped, nil
 		}
 	})
 	if !run.Stopping {
-		if retry, accountable := shouldRetry(d.def.Job.Retry, &o, run.Retries); retry {
+		retry, accountable := shouldRetry(d.def.Job.Retry, &o, run.Retries)
+		if !retry && d.overtakenAttempt() { // it was tried again, for a reason that was lost
+			o, retry, accountable = *lostOutcome(), true, false
+		}
+		if retry {
 			d.retryRun(o, at, accountable)
 			return
 		}

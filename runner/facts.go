@@ -39,6 +39,7 @@ type Pod struct {
 	Node      string
 	Waiting   string // why it has not started
 	Restarts  int32
+	Address   string // where people reach it, of a task that outlives its run
 	Failure   Failure
 	Tail      string // the end of the log of a failed pod
 }
@@ -74,6 +75,7 @@ func podFacts(pod *corev1.Pod) (p Pod, ok bool) {
 		Held:      slices.Contains(pod.Finalizers, repo.Finalizer),
 		CreatedAt: pod.CreationTimestamp.Time,
 		Node:      pod.Spec.NodeName,
+		Address:   pod.Annotations[repo.AnnotationAddress],
 	}
 	if pod.DeletionTimestamp != nil {
 		p.DeletedAt = pod.DeletionTimestamp.Time

@@ -27,12 +27,14 @@ func (d *decision) judge() bool {
 	if d.def.Job.Success == repo.AllRoles { // on a tie the work that was done counts
 		consider(d.allSucceeded())
 	}
+	consider(d.failedRun())
+	consider(d.overBudget())
 	for i := range d.def.Job.Roles {
 		role := &d.def.Job.Roles[i]
 		failed, succeeded := d.counted(role)
 		consider(d.minFailed(role, failed))
 		if d.def.Job.Success == repo.AnyRole {
-			consider(d.minSucceeded(role, succeeded))
+			consider(d.succeeded(role, succeeded))
 		}
 	}
 	if first == nil {
@@ -99,29 +101,17 @@ func (d *decision) minFailed(role *repo.Role, failed []ended) *verdict {
 	return &verdict{e.at(), o}
 }
 
-func (d *decision) minSucceeded(role *repo.Role, succeeded []ended) *verdict {
-	n := int(role.MinSucceeded)
-	if n < 1 || len(succeeded) < n {
-		return nil
-	}
-	e := succeeded[n-1]
-	return &verdict{e.at(), repo.Outcome{
-		Result: repo.Succeeded, Reason: ReasonCompleted, Task: e.task.Name,
-		Message: fmt.Sprintf("%d of %d tasks of role %s succeeded", n, role.Replicas, role.Name),
-	}}
-}
-
 // allSucceeded is reached when every role that is no daemon has enough
 // succeeded tasks: at the time the last of them got there.
 func (d *decision) allSucceeded() *verdict {
 	var latest *verdict
 	for i := range d.def.Job.Roles {
 		role := &d.def.Job.Roles[i]
-		if role.Daemon || role.MinSucceeded < 1 {
+		if role.Daemon || (role.MinSucceeded < 1 && len(role.SucceedWhen) == 0) {
 			continue
 		}
 		_, succeeded := d.counted(role)
-		v := d.minSucceeded(role, succeeded)
+		v := d.succeeded(role, succeeded)
 		if v == nil {
 			return nil
 		}
@@ -147,6 +137,9 @@ func (d *decision) allEnded() *verdict {
 		want := int(role.Replicas)
 		if role.Chief != nil {
 			want = 1
+		}
+		if d.drains(role) && !d.goesOn(role) {
+			want = len(failed) + len(succeeded) // nothing more of it starts
 		}
 		if len(failed)+len(succeeded) < want {
 			return nil

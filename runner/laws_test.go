@@ -65,9 +65,10 @@ func (w *world) checkActions(in Input, out Output) {
 	}
 }
 
-// wanted says that a live pod belongs to the active run, and nobody asked it to end.
+// wanted says that a live pod belongs to the active run, or outlives the
+// latest, and nobody asked it to end.
 func wanted(rec *repo.Record, p *Pod) bool {
-	if rec.Run == nil || rec.Run.FinishedAt != nil || rec.Run.ID != p.Run || rec.Run.Attempt != p.Attempt.RunAttempt {
+	if rec.Run == nil || rec.Run.ID != p.Run || rec.Run.Attempt != p.Attempt.RunAttempt {
 		return false
 	}
 	for _, r := range rec.Roles {
@@ -79,7 +80,7 @@ func wanted(rec *repo.Record, p *Pod) bool {
 			}
 		}
 	}
-	return true
+	return rec.Run.FinishedAt == nil
 }
 
 // published says that the remote has an outcome for a pod, or that nobody waits for it.
@@ -94,7 +95,7 @@ func published(in Input, p *Pod) bool {
 	}
 	for _, s := range pub.History {
 		if s.ID == p.Run {
-			return true
+			return !liveIn(pub, p)
 		}
 	}
 	if pub.Run == nil || pub.Run.ID != p.Run {
@@ -144,6 +145,7 @@ func (w *world) checkRecord(in Input, out Output) {
 		require.GreaterOrEqual(w.t, run.Attempt, old.Run.Attempt)
 	}
 	w.checkBudgets(in, out)
+	w.checkParallelism(out)
 	for _, r := range rec.Roles {
 		for i := range r.Tasks {
 			w.checkTask(run, r.Name, &r.Tasks[i])
@@ -175,6 +177,24 @@ func (w *world) checkTask(run *repo.RunRecord, role string, t *repo.TaskRecord) 
 	require.LessOrEqual(w.t, t.Retries.Accountable, t.Retries.Total)
 }
 
+// checkParallelism: tasks begin a few at a time, where the definition says so.
+func (w *world) checkParallelism(out Output) {
+	if out.Run == nil {
+		return
+	}
+	for _, r := range out.Record.Roles {
+		role, going := out.Run.Job.Role(r.Name), 0
+		for i := range r.Tasks {
+			if t := &r.Tasks[i]; t.Index < r.Replicas && live(t) != nil {
+				going++
+			}
+		}
+		if role != nil && role.Parallelism > 0 {
+			require.LessOrEqual(w.t, going, int(role.Parallelism), "tasks of %s at a time", r.Name)
+		}
+	}
+}
+
 // checkBudgets compares counters with the limits of the run's own definition.
 func (w *world) checkBudgets(in Input, out Output) {
 	job := in.Job
@@ -192,11 +212,16 @@ func (w *world) checkBudgets(in Input, out Output) {
 		}
 	}
 	within("the run", job.Retry, out.Record.Run.Retries)
+	failures := int32(0)
 	for _, r := range out.Record.Roles {
 		for _, t := range r.Tasks {
 			if role := job.Role(r.Name); role != nil {
 				within(t.Name, role.Retry, t.Retries)
 			}
+			failures += t.Retries.Accountable
 		}
+	}
+	if b := job.FailureBudget; b != nil {
+		require.LessOrEqual(w.t, failures, *b, "retries of all tasks together")
 	}
 }

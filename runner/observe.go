@@ -52,21 +52,23 @@ func (d *decision) find(role *repo.Role, r *repo.RoleRecord, t *repo.TaskRecord,
 			return
 		}
 	}
-	n := nextAttempt(t)
-	p := pods[repo.PodName(d.rec.Run.ID, d.attemptOf(r, t, n))]
-	if p == nil {
+	next := d.attemptOf(r, t, nextAttempt(t))
+	at := d.now
+	if p := pods[repo.PodName(d.rec.Run.ID, next)]; p != nil {
+		at = p.CreatedAt
+	} else if !d.overtaken(next) {
 		return
 	}
 	if a := last(t); a != nil && a.Result != repo.Stopped && t.RetryAt == nil {
 		d.planRetry(role, t, a) // it was decided before, and counts
 	}
-	d.appendAttempt(r, t, p.CreatedAt)
+	d.appendAttempt(r, t, at)
 }
 
 // see reads a live task attempt's pod.
 func (d *decision) see(job *repo.Job, role *repo.Role, r *repo.RoleRecord, t *repo.TaskRecord, p *Pod) bool {
 	a := last(t)
-	a.UID, a.Node, a.Waiting, a.Restarts = p.UID, p.Node, p.Waiting, p.Restarts
+	a.UID, a.Node, a.Waiting, a.Restarts, a.Address = p.UID, p.Node, p.Waiting, p.Restarts, p.Address
 	if !p.CreatedAt.IsZero() {
 		a.CreatedAt = *stamp(p.CreatedAt)
 	}
@@ -112,7 +114,7 @@ func (d *decision) outcome(job *repo.Job, role *repo.Role, a *repo.TaskAttemptRe
 	}
 	o, avoid := classify(job.Rules, role.MainContainer, p)
 	if ended && !o.Free {
-		o.Class, o.Free, o.Reason = repo.Transient, true, ReasonPodDeleted
+		o.Class, o.Free, o.FailRun, o.Reason = repo.Transient, true, false, ReasonPodDeleted
 		o.Message = "the pod was deleted by somebody else"
 	}
 	return o, avoid

@@ -39,7 +39,7 @@ func randomJob(t *rapid.T) repo.Job {
 	job.Rules = []repo.FailureRule{
 		{ExitCodes: codes(2, 2), Class: repo.Permanent},
 		{ExitCodes: codes(3, 3), Class: repo.Transient, Free: true},
-		{ExitCodes: codes(4, 4), Class: repo.TransientConflict, AvoidNode: true},
+		{ExitCodes: codes(4, 4), Class: repo.TransientConflict, AvoidNode: true, FailRun: rapid.Bool().Draw(t, "4 fails the run")},
 	}
 	job.Success = rapid.SampledFrom([]repo.Success{repo.AllRoles, repo.AnyRole}).Draw(t, "success")
 	job.OnChange = rapid.SampledFrom([]repo.OnChange{repo.Finish, repo.Restart, repo.Ignore}).Draw(t, "onChange")
@@ -57,7 +57,13 @@ func randomJob(t *rapid.T) repo.Job {
 		r.MinSucceeded = rapid.SampledFrom([]int32{r.Replicas, 1, repo.Never}).Draw(t, "minSucceeded")
 		r.MinFailed = rapid.SampledFrom([]int32{1, r.Replicas, repo.Never}).Draw(t, "minFailed")
 		r.Daemon = i > 0 && job.Success == repo.AllRoles && rapid.Bool().Draw(t, "daemon")
+		r.Outlives = r.Daemon && rapid.Bool().Draw(t, "outlives")
+		r.Parallelism = rapid.Int32Range(0, 2).Draw(t, "parallelism")
+		r.Drain = rapid.IntRange(0, 3).Draw(t, "drains") == 0
 		job.Roles = append(job.Roles, r)
+	}
+	if rapid.IntRange(0, 2).Draw(t, "has a budget") == 0 {
+		job.FailureBudget = new(rapid.Int32Range(0, 3).Draw(t, "budget"))
 	}
 	if job.Roles[0].MinSucceeded > 0 && rapid.IntRange(0, 3).Draw(t, "has chief") == 0 {
 		job.Roles[0].Chief, job.Roles[0].MinSucceeded, job.Roles[0].MinFailed = new(int32), 1, 1
@@ -179,6 +185,7 @@ func seenIn(rec *repo.Record, p *Pod) bool {
 func (h *history) change() {
 	old := h.job
 	if old == nil {
+		h.digest++
 		job := randomJob(h.t)
 		job.Digest, job.Shape = fmt.Sprint("d", h.digest), fmt.Sprint("s", h.digest)
 		old = &job

@@ -18,7 +18,7 @@ func (d *decision) adopt() bool {
 	var found *repo.Run
 	for i := range d.in.Runs {
 		r := &d.in.Runs[i]
-		if d.ran(r.ID) || (found != nil && !r.StartedAt.Before(found.StartedAt)) {
+		if d.ran(r.ID) || (found != nil && r.Number >= found.Number) {
 			continue
 		}
 		found = r
@@ -61,11 +61,22 @@ func (d *decision) startNext() bool {
 	case d.in.Forbidden != "":
 		return d.wait("Forbidden")
 	}
+	if d.retire(ReasonReplaced) {
+		return false
+	}
 	d.begin(&repo.Run{
 		ID: repo.RunID(d.in.Environment, job.Key, job.Digest, trigger), Environment: d.in.Environment,
-		Trigger: trigger, Revision: d.in.Revision, StartedAt: d.now, Job: *job,
+		Trigger: trigger, Revision: d.in.Revision, StartedAt: d.now, Number: d.nextNumber(), Job: *job,
 	})
 	return true
+}
+
+func (d *decision) nextNumber() int {
+	n := len(d.rec.History)
+	for i := range d.in.Runs {
+		n = max(n, d.in.Runs[i].Number)
+	}
+	return n + 1
 }
 
 func (d *decision) wait(why string) bool {
@@ -118,7 +129,7 @@ func newRoles(job *repo.Job) []repo.RoleRecord {
 	roles := make([]repo.RoleRecord, len(job.Roles))
 	for i := range job.Roles {
 		r := &job.Roles[i]
-		roles[i] = repo.RoleRecord{Name: r.Name, Replicas: r.Replicas, Daemon: r.Daemon, GPUs: repo.GPUs(&r.Template.Spec)}
+		roles[i] = repo.RoleRecord{Name: r.Name, Replicas: r.Replicas, Daemon: r.Daemon, Outlives: r.Outlives, GPUs: repo.GPUs(&r.Template.Spec)}
 		for n := range r.Replicas {
 			roles[i].Tasks = append(roles[i].Tasks, newTask(r.Name, n))
 		}

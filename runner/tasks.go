@@ -39,12 +39,13 @@ func (d *decision) attemptOf(r *repo.RoleRecord, t *repo.TaskRecord, n int32) re
 
 // advanceTasks starts tasks, retries them, and finds out which have ended for good.
 func (d *decision) advanceTasks() (moved bool) {
+	free := d.places()
 	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {
 		role := d.def.Job.Role(r.Name)
 		if role == nil || t.Index >= r.Replicas || final(t) {
 			return
 		}
-		moved = d.advance(role, r, t) || moved
+		moved = d.advance(role, r, t, free[r.Name]) || moved
 	})
 	return moved
 }
@@ -54,24 +55,66 @@ func final(t *repo.TaskRecord) bool {
 	return t.Phase == repo.TaskSucceeded || t.Phase == repo.TaskFailed
 }
 
-func (d *decision) advance(role *repo.Role, r *repo.RoleRecord, t *repo.TaskRecord) bool {
+// places are how many more tasks of a role may go on at a time: new ones, and
+// all together. A task that waits for its retry keeps its place.
+type places struct{ fresh, all int32 }
+
+// places of each role that runs a few tasks at a time, or starts none any more.
+func (d *decision) places() map[string]*places {
+	free := map[string]*places{}
+	for i := range d.rec.Roles {
+		r := &d.rec.Roles[i]
+		role := d.def.Job.Role(r.Name)
+		switch {
+		case role == nil:
+		case d.drains(role):
+			free[r.Name] = &places{}
+		case role.Parallelism > 0:
+			p := &places{role.Parallelism, role.Parallelism}
+			for j := range r.Tasks {
+				t := &r.Tasks[j]
+				if t.Index < r.Replicas && last(t) != nil && !final(t) {
+					p.fresh--
+				}
+				if live(t) != nil {
+					p.all--
+				}
+			}
+			free[r.Name] = p
+		}
+	}
+	return free
+}
+
+// advance takes a task further, as far as there is a place for it.
+func (d *decision) advance(role *repo.Role, r *repo.RoleRecord, t *repo.TaskRecord, free *places) bool {
 	a := last(t)
 	switch {
 	case a != nil && a.Outcome == nil:
 		return false
+	case a == nil && free != nil && free.fresh <= 0:
+		return false
 	case a == nil || a.Result == repo.Stopped:
-		return d.startTask(r, t)
 	case t.RetryAt == nil:
 		return d.planRetry(role, t, a)
-	case !d.due(t.RetryAt.Time):
+	case d.drains(role) || !d.due(t.RetryAt.Time):
 		return false
 	}
-	return d.startTask(r, t)
+	if free != nil && free.all <= 0 || !d.startTask(r, t) {
+		return false
+	}
+	if free != nil {
+		free.all--
+		if a == nil {
+			free.fresh--
+		}
+	}
+	return true
 }
 
 // startTask begins a task's next attempt: its pod is asked for until it is there.
 func (d *decision) startTask(r *repo.RoleRecord, t *repo.TaskRecord) bool {
-	if d.rec.Run.Suspended != nil {
+	if d.rec.Run.Suspended != nil || d.overtakenRun() || d.overtakenAttempt() {
 		return false
 	}
 	d.appendAttempt(r, t, d.now)
@@ -99,7 +142,7 @@ func nextAttempt(t *repo.TaskRecord) int32 {
 // planRetry decides whether a task that has ended is tried again, and when.
 func (d *decision) planRetry(role *repo.Role, t *repo.TaskRecord, a *repo.TaskAttemptRecord) bool {
 	retry, accountable := shouldRetry(role.Retry, a.Outcome, t.Retries)
-	if !retry {
+	if !retry || (a.Result == repo.Failed && d.givesUp(role, t, a, accountable)) {
 		t.Phase = repo.TaskFailed
 		if a.Result == repo.Succeeded {
 			t.Phase = repo.TaskSucceeded
@@ -109,10 +152,17 @@ func (d *decision) planRetry(role *repo.Role, t *repo.TaskRecord, a *repo.TaskAt
 	wait := backoff(role.Retry, a.Outcome, t.Retries.Total, d.rec.Run.ID, t.Name)
 	t.RetryAt, t.Phase = retryAt(finished(a, d.now), wait), repo.TaskRetrying
 	t.Retries.Total++
-	if accountable {
+	if accountable && !d.budgetSpent() { // more than there was were not counted when it was decided
 		t.Retries.Accountable++
 	}
 	return true
+}
+
+// givesUp says that a failed task is not tried again although its own budget
+// lets it be, unless it already was.
+func (d *decision) givesUp(role *repo.Role, t *repo.TaskRecord, a *repo.TaskAttemptRecord, accountable bool) bool {
+	tried := repo.TaskAttempt{Task: repo.Task{Role: role.Name, Index: t.Index}, RunAttempt: d.rec.Run.Attempt, Attempt: a.Attempt}
+	return (a.FailRun || d.drains(role) || accountable && d.budgetSpent()) && !d.overtaken(tried)
 }
 
 // finished is when a task attempt ended.
