@@ -141,3 +141,13 @@ func TestDescribe(t *testing.T) {
 	assert.LessOrEqual(t, len(cut(long)), repo.MaxMessage)
 	assert.NotContains(t, cut(long), "\uFFFD", "cut between characters")
 }
+
+func TestRuleOfSomeRoles(t *testing.T) {
+	rules := []repo.FailureRule{{Name: "Fatal", Roles: []string{"worker"}, ExitCodes: codes(1, 1), Class: repo.Permanent}}
+	for role, want := range map[string]string{"worker": "Fatal", "ps": ReasonExited} {
+		p := &Pod{State: PodFailed, Failure: Failure{Ends: []End{{Container: "main", ExitCode: 1}}}}
+		p.Attempt.Role = role
+		o, _ := classify(rules, "main", p)
+		assert.Equal(t, want, o.Reason, role)
+	}
+}

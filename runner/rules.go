@@ -13,6 +13,9 @@ type rule repo.FailureRule
 // matches says whether every condition that the rule sets holds. Conditions on
 // a container must all hold for the same container.
 func (r *rule) matches(p *Pod, main string) bool {
+	if len(r.Roles) > 0 && !slices.Contains(r.Roles, p.Attempt.Role) {
+		return false
+	}
 	if r.LogPattern != "" && !found(r.LogPattern, p.Tail) {
 		return false
 	}

@@ -155,7 +155,7 @@ func (d *decision) definitionOf(rec *repo.RunRecord) *repo.Run {
 	if job := d.in.Job; job != nil && job.Digest == rec.Digest {
 		return &repo.Run{
 			ID: rec.ID, Environment: d.in.Environment, Trigger: rec.Trigger, Revision: rec.Revision,
-			StartedAt: rec.StartedAt.Time, Job: *job,
+			StartedAt: rec.StartedAt.Time, Number: d.nextNumber(), Job: *job,
 		}
 	}
 	return nil
