@@ -197,7 +197,7 @@ func (w *world) checkParallelism(out Output) {
 
 // checkBudgets compares counters with the limits of the run's own definition.
 func (w *world) checkBudgets(in Input, out Output) {
-	job := in.Job
+	var job *repo.Job
 	if out.Run != nil {
 		job = &out.Run.Job
 	} else if i := slices.IndexFunc(in.Runs, func(r repo.Run) bool { return r.ID == out.Record.Run.ID }); i >= 0 {

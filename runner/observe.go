@@ -60,7 +60,9 @@ func (d *decision) find(role *repo.Role, r *repo.RoleRecord, t *repo.TaskRecord,
 		return
 	}
 	if a := last(t); a != nil && a.Result != repo.Stopped && t.RetryAt == nil {
-		d.planRetry(role, t, a) // it was decided before, and counts
+		if d.planRetry(role, t, a); t.RetryAt == nil { // it was decided before, and counts
+			t.Retries.Total++
+		}
 	}
 	d.appendAttempt(r, t, at)
 }

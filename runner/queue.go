@@ -53,6 +53,10 @@ func (q *queue) add(key repo.Key, at time.Time) {
 	q.changed = make(chan struct{})
 }
 
+// hasten asks for a job to be looked at before all that only wait for their
+// turn: pods that ended come before new ones.
+func (q *queue) hasten(key repo.Key) { q.add(key, time.Unix(0, 0)) }
+
 // next hands out a job whose time has come. If there is none it returns when
 // the next one's is (zero for never), and a channel that tells of new ones.
 func (q *queue) next(now time.Time) (key repo.Key, ok bool, at time.Time, changed <-chan struct{}) {

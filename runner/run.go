@@ -177,7 +177,7 @@ func (l *Loop) watchLoop(ctx context.Context) error {
 			l.mu.Lock()
 			l.entry(key)
 			l.mu.Unlock()
-			l.queue.add(key, time.Now())
+			l.queue.hasten(key)
 		})
 		if ctx.Err() != nil {
 			return ctx.Err()

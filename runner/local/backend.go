@@ -59,6 +59,10 @@ type Backend struct {
 	socket *net.UnixConn
 
 	passing sync.Mutex // one pass at a time
+
+	preparing sync.Mutex
+	ports     map[string]runPorts // by directory of a run
+
 	mu      sync.Mutex // everything below
 	pods    map[string]*entry
 	waiting map[string]string  // by directory: why a pod is not started

@@ -61,17 +61,29 @@ func seconds(n int64) time.Duration {
 // that shares the directory. It is all of them or an error: a pod that is
 // missing from a list would be taken for lost.
 func (b *Backend) list(namespace string) ([]*entry, error) {
+	return b.listOnly(namespace, func(*corev1.Pod) bool { return true })
+}
+
+// listOnly is list without the pods that are known not to be wanted: whose pod
+// a directory is never changes, so its files need not be looked at for that.
+func (b *Backend) listOnly(namespace string, want func(*corev1.Pod) bool) ([]*entry, error) {
 	dirs, err := b.podDirs(namespace)
 	if err != nil {
 		return nil, err
 	}
+	b.mu.Lock()
+	dirs = slices.DeleteFunc(dirs, func(dir string) bool {
+		e := b.pods[dir]
+		return e != nil && !want(e.pod)
+	})
+	b.mu.Unlock()
 	out := make([]*entry, 0, len(dirs))
 	for _, dir := range dirs {
 		e, err := b.entry(dir)
 		if err != nil {
 			return nil, err
 		}
-		if e != nil {
+		if e != nil && want(e.pod) {
 			out = append(out, e)
 		}
 	}

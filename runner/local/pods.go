@@ -31,15 +31,12 @@ func (b *Backend) Pods(ctx context.Context, key repo.Key) ([]corev1.Pod, error) 
 	if err := checkName(key.Namespace, "pod"); err != nil {
 		return nil, fmt.Errorf("list pods of %s: %w", key, err)
 	}
-	all, err := b.list(key.Namespace)
+	all, err := b.listOnly(key.Namespace, func(p *corev1.Pod) bool { return keyOf(p) == key && b.ours(p) })
 	if err != nil {
 		return nil, fmt.Errorf("list pods of %s: %w", key, err)
 	}
 	pods := []corev1.Pod{}
 	for _, e := range all {
-		if keyOf(e.pod) != key || !b.ours(e.pod) {
-			continue
-		}
 		pod, err := b.view(e)
 		if err != nil {
 			return nil, fmt.Errorf("list pods of %s: %w", key, err)

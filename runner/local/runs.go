@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -44,6 +45,8 @@ func (b *Backend) Prepare(ctx context.Context, run *repo.Run, runAttempt int32) 
 		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
 	}
 	defer unlock()
+	b.preparing.Lock()
+	defer b.preparing.Unlock()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
 	}
@@ -61,6 +64,7 @@ func (b *Backend) Prepare(ctx context.Context, run *repo.Run, runAttempt int32) 
 	if err := writeDurable(path, own); err != nil {
 		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
 	}
+	delete(b.ports, dir) // clocks of file systems are too coarse to tell two changes apart
 	if err := syncDir(filepath.Dir(dir)); err != nil {
 		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
 	}
@@ -110,25 +114,53 @@ func (b *Backend) takenPorts() (map[int32]bool, error) {
 	if err != nil {
 		return nil, err
 	}
+	known := make(map[string]runPorts, len(dirs))
 	for _, dir := range dirs {
-		names, err := visible(dir)
-		if err != nil {
+		info, err := os.Lstat(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
 			return nil, err
 		}
-		for _, name := range names {
-			var given ports
-			if !strings.HasPrefix(name, "attempt-") {
-				continue
-			}
-			if err := read(filepath.Join(dir, name), &given); err != nil && !errors.Is(err, errDamaged) && !errors.Is(err, fs.ErrNotExist) {
+		given, ok := b.ports[dir]
+		if !ok || !given.at.Equal(info.ModTime()) {
+			given.at = info.ModTime()
+			if given.ports, err = portsOf(dir); err != nil {
 				return nil, err
 			}
-			for port := range maps.Values(given) {
-				taken[port] = true
-			}
+		}
+		known[dir] = given
+		for _, port := range given.ports {
+			taken[port] = true
 		}
 	}
+	b.ports = known
 	return taken, nil
+}
+
+// runPorts are all ports of a run, as read when its directory was last changed.
+type runPorts struct {
+	at    time.Time
+	ports []int32
+}
+
+// portsOf reads the ports that the attempts of a run were given.
+func portsOf(dir string) (all []int32, err error) {
+	names, err := visible(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		var given ports
+		if !strings.HasPrefix(name, "attempt-") {
+			continue
+		}
+		if err := read(filepath.Join(dir, name), &given); err != nil && !errors.Is(err, errDamaged) && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		all = slices.AppendSeq(all, maps.Values(given))
+	}
+	return all, nil
 }
 
 // freePort looks for a port that nobody has been given and nobody listens on.
