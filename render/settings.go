@@ -28,6 +28,7 @@ type settingsFile struct {
 	FailureRules []rules.Spec                `json:"failureRules"`
 	Status       statusField                 `json:"status"`
 	Removal      removalField                `json:"removal"`
+	Operators    operatorsField              `json:"operators"`
 }
 
 // environmentField has no settings of its own yet.
@@ -85,6 +86,7 @@ func readSettings(r *reader, environment string) (repo.Settings, []*repo.Error) 
 	var f settingsFile
 	o.Decode("", &f, manifest.Options{})
 	settings := f.settings(o, environment)
+	problems = append(problems, f.Operators.read(r, o, &settings)...)
 	return settings, repo.SortErrors(append(problems, o.Problems()...))
 }
 

@@ -308,12 +308,37 @@ type FailureRule struct {
 	LogPattern     string `json:"logPattern,omitempty"` // in the end of the log
 	// NoMessage asks for a container that left no termination message.
 	NoMessage bool `json:"noMessage,omitempty"`
+	// Pod, when set, takes the place of all conditions above but Roles.
+	Pod *PodPattern `json:"pod,omitempty"`
 
 	Class     Class `json:"class"`
 	Free      bool  `json:"free,omitempty"`      // nobody's fault: does not use up a ByFault budget
 	AvoidNode bool  `json:"avoidNode,omitempty"` // the retry should run on another node
 	// FailRun ends the attempt of the run at once, whatever the counts say.
 	FailRun bool `json:"failRun,omitempty"`
+}
+
+// PodPattern is a pattern of FrameworkController's podFailureSpec. All that is
+// given must hold; expressions are RE2, found anywhere in the text they are for.
+type PodPattern struct {
+	// Name is that of the pod as FrameworkController would call it: JOB-ROLE-INDEX.
+	Name string `json:"name,omitempty"`
+	// Reason and Message are the pod's own, none of a condition or container.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Containers hold each for some container of the pod, init containers
+	// included, one that exited with 0 among them.
+	Containers []ContainerPattern `json:"containers,omitempty"`
+}
+
+// ContainerPattern holds for a container that has ended; with a name alone for
+// any of that name.
+type ContainerPattern struct {
+	Name      string     `json:"name,omitempty"`
+	Reason    string     `json:"reason,omitempty"`
+	Message   string     `json:"message,omitempty"`
+	Signals   *CodeRange `json:"signals,omitempty"`
+	ExitCodes *CodeRange `json:"exitCodes,omitempty"`
 }
 
 // CodeRange is a range of exit codes, signals or indexes, both ends included.

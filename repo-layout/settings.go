@@ -16,8 +16,12 @@ type Settings struct {
 	Shards  int // directories a namespace's records are spread over; 0 or 1 is none
 	Removal Removal
 	// FrameworkRules are the podFailureSpec of a FrameworkController's own
-	// configuration: they come before the table that it ships with.
+	// configuration. As there, they take the place of the list that it ships
+	// with, behind the codes that are predefined; nil when there is no such file.
 	FrameworkRules []FailureRule
+	// FrameworkDelay is the same file's wait before a Framework is tried again
+	// whose tasks stood in each other's way; nil when there is no such file.
+	FrameworkDelay *Span
 	// Accelerators are those of a TfJob operator's configuration, by resource name.
 	Accelerators map[string]Accelerator
 }

@@ -67,9 +67,12 @@ func read(o *manifest.Object) *repo.Job {
 	job.Rescale = !r.launcher
 	job.Retry = r.retry("spec.retryPolicy", s.RetryPolicy)
 	job.Retry.ConflictDelay = repo.Span{Min: minConflictDelay, Max: maxConflictDelay}
-	table := rules.FrameworkController()
-	if r.launcher {
-		table = rules.Launcher()
+	table := rules.Launcher()
+	if !r.launcher {
+		table = rules.FrameworkController(o.Settings())
+		if d := o.Settings().FrameworkDelay; d != nil {
+			job.Retry.ConflictDelay = *d
+		}
 	}
 	job.Rules = rules.All(nil, o.Settings(), table)
 	r.roles(job, s.TaskRoles)

@@ -48,10 +48,12 @@ func Port(o *manifest.Object, at string, port *int32, otherwise int32) int32 {
 	return *port
 }
 
-// Template finishes a role's pod template. container is the one that counts.
+// Template finishes a role's pod template. container is the one that counts,
+// and that is given what the operator's configuration has for its accelerators.
 func Template(o *manifest.Object, at, role, container string, t *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	t = t.DeepCopy()
 	manifest.CheckTemplate(o, at, t)
+	accelerate(o, at, container, &t.Spec)
 	if t.Spec.RestartPolicy == corev1.RestartPolicyAlways {
 		o.Warnf(at+".spec.restartPolicy", "Always is read as OnFailure: a container that has succeeded is not started again")
 	}

@@ -74,83 +74,25 @@ func TrainingJob() []repo.FailureRule {
 	)
 }
 
-// FrameworkController is the table that controller ships with, in its order
-// and with its phrases, behind its predefined codes.
-func FrameworkController() []repo.FailureRule {
-	reason := func(name, pattern string, class repo.Class) repo.FailureRule {
-		return repo.FailureRule{Name: name, ReasonPattern: pattern, Class: class}
-	}
-	start := func(name string, class repo.Class, c int32, message string) repo.FailureRule {
-		r := code(name, class, c)
-		r.ReasonPattern, r.MessagePattern = `^ContainerCannotRun$`, message
-		return r
-	}
-	return []repo.FailureRule{
-		code("ContainerTransientFailed", repo.Transient, 200),
-		code("ContainerTransientConflictFailed", repo.TransientConflict, 201),
-		code("ContainerPermanentFailed", repo.Permanent, 210),
-		reason("PodEvicted", `(?i)^Evicted$`, repo.Transient),
-		reason("PodNodeLost", `(?i)^NodeLost$`, repo.Transient),
-		reason("PodScheduledToInsufficientResourceNode", `(?i)^OutOf\S+$`, repo.Transient),
-		reason("PodPreemptedForCriticalPod", `(?i)^Preempting$`, repo.Transient),
-		reason("PodDeadlineExceeded", `(?i)^DeadlineExceeded$`, repo.Permanent),
-		reason("PodNodeAdmissionForbidden", `(?i)^Forbidden$`, repo.Permanent),
-		reason("PodNodeAdmissionUnexpectedError", `(?i)^(UnexpectedAdmissionError|UnknownReason|InvalidNodeInfo|UnexpectedPredicateFailureType)$`, repo.Transient),
-		// Newer than the table: what it calls an external deletion, Kubernetes
-		// now leaves behind as a failed pod with this condition.
-		reason("PodExternalDeleted", `^DisruptionTarget$`, repo.Transient),
-		{Name: "ContainerDockerOOMKilled", ReasonPattern: `(?i)^OOMKilled$`, Class: repo.Permanent},
-		start("ContainerDockerCreationError", repo.Unknown, 125, ""),
-		start("ContainerDockerStartCmdPermissionDenied", repo.Permanent, 126, ""),
-		start("ContainerDockerStartCmdNotFound", repo.Permanent, 127, ""),
-		start("ContainerDockerStartCmdNotFound", repo.Permanent, 128, `(?i)(not found|cannot find|no such)`),
-		start("ContainerDockerStartUnknownError", repo.Unknown, 128, ""),
-		code("ContainerSigIntReceived", repo.Transient, 130),
-		code("ContainerSigQuitReceived", repo.Transient, 131),
-		code("ContainerSigIllReceived", repo.Permanent, 132),
-		code("ContainerSigAbrtReceived", repo.Unknown, 134),
-		code("ContainerSigBusReceived", repo.Permanent, 135),
-		code("ContainerSigFpeReceived", repo.Permanent, 136),
-		code("ContainerSigKillReceived", repo.Transient, 137),
-		code("ContainerSigSegvReceived", repo.Permanent, 139),
-		code("ContainerSigPipeReceived", repo.Permanent, 141),
-		code("ContainerSigTermReceived", repo.Transient, 143),
-	}
-}
-
-// Launcher is the table of the launcher era, the first public form of FrameworkController.
-func Launcher() []repo.FailureRule {
-	return append([]repo.FailureRule{
-		{Name: "ContainerOOMKilled", ReasonPattern: "OOMKilled", Class: repo.Unknown},
-		code("ContainerSigIntReceived", repo.Transient, 130),
-		code("ContainerSigKillReceived", repo.Transient, 137),
-		code("ContainerSigTermReceived", repo.Transient, 143),
-		code("ContainerTransientFailed", repo.Transient, 200),
-		code("ContainerTransientConflictFailed", repo.TransientConflict, 201),
-		code("ContainerPermanentFailed", repo.Permanent, 210),
-	}, infrastructure()[1:]...)
-}
-
 // TfJob is the rule of the TfJob operator: exit codes from 128 on are retried,
 // running out of memory and lower ones are not. What else ends the pod says
 // nothing of the training, and is retried.
-func TfJob() []repo.FailureRule {
-	return append(infrastructure()[1:],
-		repo.FailureRule{Name: "OOMKilled", Container: "tensorflow", Reasons: []string{"OOMKilled"}, Class: repo.Permanent},
-		span("PermanentExit", "tensorflow", repo.Permanent, 1, 127),
-		span("RetryableExit", "tensorflow", repo.Transient, 128, highest),
-		repo.FailureRule{Class: repo.Transient},
-	)
+func TfJob() []repo.FailureRule { return ofOperator("tensorflow", ExitCode("tensorflow", nil)...) }
+
+// EarlyKubeflow is the same rule in the operators of kubeflow.org/v1alpha1, by
+// the table of codes of that time.
+func EarlyKubeflow(container string) []repo.FailureRule {
+	return ofOperator(container, EarlyExitCode(container, nil)...)
 }
 
 // MxJob is the rule of the MXNet operator: as TfJob's, but a container that
 // left no termination message is retried whatever its code.
 func MxJob() []repo.FailureRule {
-	return append(infrastructure()[1:],
-		repo.FailureRule{Name: "OOMKilled", Container: "mxnet", Reasons: []string{"OOMKilled"}, Class: repo.Permanent},
-		repo.FailureRule{Name: "NoTerminationMessage", Container: "mxnet", NoMessage: true, Class: repo.Transient},
-		span("PermanentExit", "mxnet", repo.Permanent, 1, 127),
-		span("RetryableExit", "mxnet", repo.Transient, 128, highest),
-		repo.FailureRule{Class: repo.Transient},
-	)
+	silent := repo.FailureRule{Name: "NoTerminationMessage", Container: "mxnet", NoMessage: true, Class: repo.Transient}
+	return ofOperator("mxnet", append([]repo.FailureRule{silent}, ExitCode("mxnet", nil)...)...)
+}
+
+func ofOperator(container string, byCode ...repo.FailureRule) []repo.FailureRule {
+	oom := repo.FailureRule{Name: "OOMKilled", Container: container, Reasons: []string{"OOMKilled"}, Class: repo.Permanent}
+	return slices.Concat(infrastructure()[1:], []repo.FailureRule{oom}, byCode, []repo.FailureRule{{Class: repo.Transient}})
 }

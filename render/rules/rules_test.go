@@ -44,7 +44,7 @@ func TestExitCodes(t *testing.T) {
 	tables := []struct {
 		container string
 		table     []repo.FailureRule
-	}{{"main", TrainingJob()}, {"main", FrameworkController()}, {"main", Launcher()}, {"tensorflow", TfJob()}, {"mxnet", MxJob()}}
+	}{{"main", TrainingJob()}, {"main", FrameworkController(repo.Settings{})}, {"main", Launcher()}, {"tensorflow", TfJob()}, {"mxnet", MxJob()}}
 	tests := []struct {
 		end  end
 		want [5]repo.Class // TrainingJob, FrameworkController, launcher, TfJob, MxJob (with a message)
@@ -85,7 +85,7 @@ func TestExitCodes(t *testing.T) {
 	assert.True(t, first(TrainingJob(), end{reason: "Preempting"}).Free)
 	assert.False(t, first(TrainingJob(), end{code: 137}).Free)
 	missing := end{code: 128, reason: "ContainerCannotRun", message: "exec: no such file"}
-	assert.Equal(t, "ContainerDockerStartCmdNotFound", first(FrameworkController(), missing).Name)
+	assert.Equal(t, "ContainerDockerStartCmdNotFound", first(FrameworkController(repo.Settings{}), missing).Name)
 }
 
 func TestReadRules(t *testing.T) {

@@ -20,6 +20,12 @@ import (
 // Read reads a file of one document. It returns the job and all problems, one a line.
 func Read(t testing.TB, f manifest.Format, text string) (*repo.Job, string) {
 	t.Helper()
+	return ReadWith(t, f, repo.Settings{}, text)
+}
+
+// ReadWith reads a file of one document in a repository with settings.
+func ReadWith(t testing.TB, f manifest.Format, settings repo.Settings, text string) (*repo.Job, string) {
+	t.Helper()
 	docs, errs := manifest.Parse("f.yaml", []byte(text))
 	if len(errs) > 0 {
 		return nil, lines(errs)
@@ -27,7 +33,7 @@ func Read(t testing.TB, f manifest.Format, text string) (*repo.Job, string) {
 	require.Len(t, docs, 1)
 	var built map[string]any
 	require.NoError(t, docs[0].Root.Decode(&built))
-	o := manifest.NewObject(built, docs[0], repo.Settings{})
+	o := manifest.NewObject(built, docs[0], settings)
 	job := f.Read(o)
 	if o.Failed() {
 		return nil, lines(o.Problems())
