@@ -19,7 +19,7 @@ type Run struct {
 	// Number grows with every run of the job: of two that a backend has
 	// prepared, the one with the lower number was over when the other began.
 	Number int `json:"number"`
-	Job         Job       `json:"job"`
+	Job    Job `json:"job"`
 }
 
 // Task is one replica of a role. It keeps its name for the whole run.

@@ -233,9 +233,9 @@ func (s *stamper) funcs() template.FuncMap {
 		},
 		"replicas": s.replicas,
 		"total":    func() int { return s.run.Job.Tasks() },
-		"add": func(a, b any) (int, error) { return calculate(a, b, func(x, y int) int { return x + y }) },
-		"div": func(a, b any) (int, error) { return calculate(a, b, func(x, y int) int { return x / max(y, 1) }) },
-		"mod": func(a, b any) (int, error) { return calculate(a, b, func(x, y int) int { return x % max(y, 1) }) },
+		"add":      func(a, b any) (int, error) { return calculate(a, b, func(x, y int) int { return x + y }) },
+		"div":      func(a, b any) (int, error) { return calculate(a, b, func(x, y int) int { return x / max(y, 1) }) },
+		"mod":      func(a, b any) (int, error) { return calculate(a, b, func(x, y int) int { return x % max(y, 1) }) },
 	}
 }
 

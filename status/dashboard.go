@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trainyard/trainyard/repo-layout"
+	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
 const (
@@ -80,6 +80,7 @@ func environmentSection(layout repo.Layout, environment string, records []repo.R
 		fmt.Fprintf(&b, "> **%s**\n\n", escape(n))
 	}
 	fmt.Fprintf(&b, "%s\n\n", totals(records))
+	warnings(&b, layout, environment, records)
 	for _, g := range groups {
 		var rows []*repo.Record
 		for i := range records {
@@ -92,6 +93,33 @@ func environmentSection(layout repo.Layout, environment string, records []repo.R
 		}
 	}
 	return b.String()
+}
+
+// warnings of jobs' definitions, folded: the jobs run, but somebody should look.
+func warnings(b *bytes.Buffer, layout repo.Layout, environment string, records []repo.Record) {
+	var list []string
+	for i := range records {
+		r := &records[i]
+		if r.Phase == repo.PhaseRemoved {
+			continue
+		}
+		for _, w := range r.Warnings {
+			list = append(list, fmt.Sprintf("- [%s](%s): %s\n", escape(r.Key().String()), pagePath(layout, environment, r), escape(w)))
+		}
+	}
+	if len(list) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "<details><summary>Warnings: %d</summary>\n\n%s", len(list), strings.Join(list[:min(len(list), dashboardRows)], ""))
+	if n := len(list) - dashboardRows; n > 0 {
+		fmt.Fprintf(b, "- and %d more, on the pages of their jobs\n", n)
+	}
+	b.WriteString("\n</details>\n\n")
+}
+
+// pagePath is where a job's page is, from the dashboard.
+func pagePath(layout repo.Layout, environment string, r *repo.Record) string {
+	return strings.TrimPrefix(path.Join(layout.RecordDir(environment, r.Key()), repo.PageFile), layout.Root+"/")
 }
 
 // totals are the numbers of jobs in each phase, and the GPU hours of all runs.
@@ -173,8 +201,7 @@ func dashboardRow(b *bytes.Buffer, layout repo.Layout, environment string, r *re
 	if n := GPUSeconds(r); n > 0 {
 		seconds = hours(n)
 	}
-	page := strings.TrimPrefix(path.Join(layout.RecordDir(environment, r.Key()), repo.PageFile), layout.Root+"/")
-	fmt.Fprintf(b, "| [%s](%s) | %s | %s | %s | %s | %s | %s | %s |\n", escape(r.Key().String()), page, r.Phase, tasks, retries, started, duration, seconds, escape(why))
+	fmt.Fprintf(b, "| [%s](%s) | %s | %s | %s | %s | %s | %s | %s |\n", escape(r.Key().String()), pagePath(layout, environment, r), r.Phase, tasks, retries, started, duration, seconds, escape(Mask(why)))
 }
 
 // Progress counts a run's tasks: those that succeeded and all that have to

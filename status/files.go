@@ -8,7 +8,7 @@ import (
 	"path"
 	"slices"
 
-	"github.com/trainyard/trainyard/repo-layout"
+	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
 // Input is what a publish carries.
@@ -69,7 +69,11 @@ func (w *writer) put(name string, b []byte) {
 }
 
 func (w *writer) change(c *repo.Change) error {
-	r := &c.Record
+	record, err := public(c.Record)
+	if err != nil {
+		return err
+	}
+	r := &record
 	dir := w.in.Layout.RecordDir(w.in.Environment, r.Key())
 	b, err := Encode(*r)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/trainyard/trainyard/repo-layout"
+	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
 // DecodeHistory reads a history.jsonl. Lines that cannot be read are skipped,
@@ -43,6 +43,7 @@ func MergeHistory(there []byte, runs []repo.RunSummary) ([]byte, error) {
 		if known[s.ID] {
 			continue
 		}
+		s.Message = Mask(s.Message)
 		line, err := json.Marshal(s)
 		if err != nil {
 			return nil, fmt.Errorf("encode run %s: %w", s.ID, err)

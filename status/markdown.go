@@ -13,7 +13,7 @@ import (
 // can be no link, no heading, no table cell and no comment.
 func escape(text string) string {
 	var b strings.Builder
-	for _, r := range text {
+	for i, r := range text {
 		switch {
 		case r == '\n' || r == '\t':
 			b.WriteByte(' ')
@@ -24,16 +24,20 @@ func escape(text string) string {
 			b.WriteString("&gt;")
 		case r == '&':
 			b.WriteString("&amp;")
-		case strings.ContainsRune("\\`*_{}[]()#+!|~$@", r):
+		case strings.ContainsRune("\\`*_[]#|~$@", r), autolink(text, i):
 			b.WriteByte('\\')
 			b.WriteRune(r)
-		case r == ':':
-			b.WriteString("&#58;") // no forge makes a link of what has no scheme
 		default:
 			b.WriteRune(r)
 		}
 	}
 	return b.String()
+}
+
+// autolink says whether forges would make a link of the text around index i,
+// were it not for a backslash there: of https://… and of www.…
+func autolink(text string, i int) bool {
+	return strings.HasPrefix(text[i:], "://") || text[i] == '.' && i >= 3 && strings.EqualFold(text[i-3:i], "www")
 }
 
 // fenced is text in a block that it cannot end.

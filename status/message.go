@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/trainyard/trainyard/repo-layout"
+	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
 const (

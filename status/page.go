@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/trainyard/trainyard/repo-layout"
+	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
 const (
@@ -90,7 +90,10 @@ func facts(b *bytes.Buffer, r *repo.Record) {
 
 func role(b *bytes.Buffer, r *repo.RoleRecord) {
 	fmt.Fprintf(b, "### %s\n\n%d tasks: %d pending, %d running, %d succeeded, %d failed", escape(r.Name), r.Replicas, r.Pending, r.Running, r.Succeeded, r.Failed)
-	if r.Daemon {
+	switch {
+	case r.Outlives:
+		b.WriteString(" (it goes on after the run, until the next one or the job's removal)")
+	case r.Daemon:
 		b.WriteString(" (a daemon: it serves the others)")
 	}
 	b.WriteString("\n\n")
@@ -114,6 +117,9 @@ func taskRow(b *bytes.Buffer, t *repo.TaskRecord) {
 	if k := len(t.Attempts); k > 0 {
 		a := &t.Attempts[k-1]
 		n, started, finished, why = a.Attempt+1, optional(a.StartedAt), optional(a.FinishedAt), a.Waiting
+		if a.Address != "" && a.StartedAt != nil && a.Outcome == nil {
+			why = "at " + a.Address
+		}
 		if a.Outcome != nil {
 			end, why = ending(a.Outcome), a.Message
 		}

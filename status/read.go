@@ -6,7 +6,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/trainyard/trainyard/repo-layout"
+	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
 // Read finds all records of an environment, with or without shards. One that

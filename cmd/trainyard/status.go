@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -14,7 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/trainyard/trainyard/repo-layout"
+	repo "github.com/trainyard/trainyard/repo-layout"
+	"github.com/trainyard/trainyard/status"
 )
 
 // statusOptions are what `trainyard status` was asked for.
@@ -120,40 +122,15 @@ func printRecords(w io.Writer, output string, all []repo.Record, now time.Time) 
 	fmt.Fprintln(t, "JOB\tPHASE\tTASKS\tRETRIES\tSTARTED\tTOOK\tREASON")
 	for i := range all {
 		rec := &all[i]
-		started, took, retries := "-", "-", "-"
+		started, took, retries, tasks := "-", "-", "-", "-"
 		if run := rec.Run; run != nil {
+			done, all, again := status.Progress(rec)
 			started, took = run.StartedAt.UTC().Format(time.DateTime), span(run.StartedAt, run.FinishedAt, now)
-			retries = fmt.Sprint(allRetries(rec))
+			retries, tasks = fmt.Sprint(again), fmt.Sprintf("%d/%d", done, all)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", rec.Key(), rec.Phase, tasks(rec), retries, started, took, rec.Reason)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", rec.Key(), rec.Phase, tasks, retries, started, took, rec.Reason)
 	}
 	return t.Flush()
-}
-
-// allRetries counts those of the run and of its tasks.
-func allRetries(rec *repo.Record) int32 {
-	n := rec.Run.Retries.Total
-	for _, role := range rec.Roles {
-		for _, task := range role.Tasks {
-			n += task.Retries.Total
-		}
-	}
-	return n
-}
-
-// tasks is how many of how many tasks have succeeded, or run while some do.
-func tasks(rec *repo.Record) string {
-	var running, succeeded, all int32
-	for _, role := range rec.Roles {
-		running, succeeded, all = running+role.Running, succeeded+role.Succeeded, all+role.Replicas
-	}
-	switch {
-	case all == 0:
-		return "-"
-	case running > 0:
-		return fmt.Sprintf("%d/%d running", running, all)
-	}
-	return fmt.Sprintf("%d/%d", succeeded, all)
 }
 
 // span is how long something took, or has taken until now.
@@ -172,7 +149,7 @@ func printRecord(w io.Writer, output string, rec *repo.Record, now time.Time) er
 	if err := printRecords(w, output, []repo.Record{*rec}, now); err != nil {
 		return err
 	}
-	if rec.Message != "" {
+	if rec.Message != "" && !slices.Contains(rec.Errors, rec.Message) {
 		fmt.Fprintf(w, "\n%s\n", rec.Message)
 	}
 	for _, line := range append(rec.Errors, rec.Warnings...) {
@@ -198,7 +175,7 @@ func lastAttempt(task repo.TaskRecord, now time.Time) string {
 		return "-\t-\t-\t-\t"
 	}
 	a := task.Attempts[len(task.Attempts)-1]
-	exit, took, reason := "-", "-", cmp.Or(a.Waiting, a.Stop)
+	exit, took, reason := "-", "-", cmp.Or(a.Waiting, a.Stop, a.Address)
 	if a.StartedAt != nil {
 		took = span(*a.StartedAt, a.FinishedAt, now)
 	}
