@@ -13,7 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/trainyard/trainyard/render"
-	"github.com/trainyard/trainyard/repo-layout"
+	repo "github.com/trainyard/trainyard/repo-layout"
 	"github.com/trainyard/trainyard/runner"
 	"github.com/trainyard/trainyard/runner/local"
 	"github.com/trainyard/trainyard/sync"

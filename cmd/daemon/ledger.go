@@ -8,7 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/trainyard/trainyard/repo-layout"
+	repo "github.com/trainyard/trainyard/repo-layout"
 	"github.com/trainyard/trainyard/runner"
 	"github.com/trainyard/trainyard/status"
 	"github.com/trainyard/trainyard/sync"

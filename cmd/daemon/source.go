@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/trainyard/trainyard/render"
-	"github.com/trainyard/trainyard/repo-layout"
+	repo "github.com/trainyard/trainyard/repo-layout"
 	"github.com/trainyard/trainyard/sync"
 )
 

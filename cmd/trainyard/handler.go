@@ -5,7 +5,7 @@ import (
 
 	"github.com/trainyard/trainyard/cmd/daemon"
 	"github.com/trainyard/trainyard/cmd/hook"
-	"github.com/trainyard/trainyard/repo-layout"
+	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
 // newHandler is what --listen serves.

@@ -17,7 +17,7 @@ import (
 	"github.com/trainyard/trainyard/cmd/daemon"
 	"github.com/trainyard/trainyard/cmd/hook"
 	"github.com/trainyard/trainyard/cmd/policy"
-	"github.com/trainyard/trainyard/repo-layout"
+	repo "github.com/trainyard/trainyard/repo-layout"
 	"github.com/trainyard/trainyard/runner"
 )
 
