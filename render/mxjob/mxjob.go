@@ -1,12 +1,13 @@
 // Package mxjob reads MxJob of the MXNet operator (mlkube.io/v1beta1 and
-// mxnet.mlkube.io/v1beta1) into a repo.Job. It adds the variables that tasks
-// find each other by, and never overwrites one of the job's own, as upstream did.
+// mxnet.mlkube.io/v1beta1), and its successor MXJob while its replicas were
+// still a list (kubeflow.org/v1alpha1), into a repo.Job. It adds the variables
+// that tasks find each other by, and never overwrites one of the job's own, as upstream did.
 package mxjob
 
 import (
 	"slices"
+	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
@@ -19,6 +20,7 @@ import (
 
 const (
 	group       = "mxnet.mlkube.io"
+	successor   = "kubeflow.org"
 	container   = "mxnet" // the one that counts, and that is given the variables
 	defaultPort = 9091
 	scheduler   = "SCHEDULER"
@@ -28,29 +30,17 @@ const (
 	dist        = "dist"
 )
 
-type spec struct {
-	RuntimeID    string     `json:"RuntimeId"`
-	JobMode      string     `json:"jobMode"`
-	ReplicaSpecs []*replica `json:"replicaSpecs"`
-}
-
-type replica struct {
-	Replicas      *int32                  `json:"replicas"`
-	Template      *corev1.PodTemplateSpec `json:"template"`
-	PsRootPort    *int32                  `json:"PsRootPort"`
-	MxReplicaType string                  `json:"mxReplicaType"`
-}
-
-// Format reads MxJob of both groups.
+// Format reads MxJob of both groups, and MXJob.
 func Format() manifest.Format {
 	return manifest.Format{
 		Kinds: []schema.GroupVersionKind{
 			{Group: "mlkube.io", Version: "v1beta1", Kind: "MxJob"},
 			{Group: group, Version: "v1beta1", Kind: "MxJob"},
+			{Group: successor, Version: "v1alpha1", Kind: "MXJob"},
 		},
 		Spec:      spec{},
 		Read:      read,
-		Neutral:   manifest.Neutral("spec.RuntimeId"),
+		Neutral:   manifest.Neutral("spec.RuntimeId", "spec.cleanupPodPolicy"),
 		Replicas:  []string{"spec.replicaSpecs[*].replicas"},
 		Templates: []string{"spec.replicaSpecs[*].template"},
 		MergeKeys: map[string]string{"spec.replicaSpecs": "mxReplicaType"},
@@ -71,21 +61,28 @@ func options() manifest.Options {
 
 // reader reads one MxJob.
 type reader struct {
-	o    *manifest.Object
-	list string // path of the replica specs, as it is spelled
-	spec spec
+	o     *manifest.Object
+	later bool   // MXJob of kubeflow.org
+	list  string // path of the replica specs, as it is spelled
+	spec  spec
 }
 
 func read(o *manifest.Object) *repo.Job {
-	r := reader{o: o}
+	version, _ := o.Content()["apiVersion"].(string)
+	r := reader{o: o, later: strings.HasPrefix(version, successor+"/")}
 	job := o.Job(options())
 	o.Keys(options(), "spec", "status")
 	o.Decode("spec", &r.spec, options())
 	r.list = o.Written("spec", "replicaSpecs", options())
 
 	job.Retry = repo.Retry{Mode: repo.ByFault}
-	job.Rules = rules.All(nil, o.Settings(), rules.MxJob())
 	job.Success = repo.AllRoles
+	if r.later {
+		r.successor(job)
+		return job
+	}
+	r.unknown()
+	job.Rules = rules.All(nil, o.Settings(), rules.MxJob())
 	if o.Settings().Defaults.Cleanup == nil {
 		job.Cleanup.Pods = repo.CleanupNone // upstream deleted nothing when a job ended
 	}
@@ -169,6 +166,9 @@ func (r *reader) role(at string, s *replica) (role repo.Role, ok bool) {
 		Retry: replicaspec.Retry(), MainContainer: container,
 		Port: replicaspec.Port(r.o, at+".PsRootPort", s.PsRootPort, defaultPort),
 	}
+	if r.later { // the chief alone decides
+		role.MinFailed = repo.Never
+	}
 	if kind == scheduler && role.Replicas != 1 {
 		r.o.Errorf(at+".replicas", "The SCHEDULER must have Replicas = 1")
 	}
@@ -184,6 +184,10 @@ func (r *reader) role(at string, s *replica) (role repo.Role, ok bool) {
 		return role, false
 	}
 	role.Template = replicaspec.Template(r.o, at+".template", role.Name, container, s.Template)
+	if r.later {
+		r.finish(&role, kind)
+		return role, true
+	}
 	role.Env = repo.Env{
 		Vars:       rendezvous.DMLC(replicaspec.RoleName(scheduler), replicaspec.RoleName(server), replicaspec.RoleName(worker), role.Name),
 		Containers: []string{container},

@@ -98,10 +98,70 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+const later = "apiVersion: kubeflow.org/v1alpha1\nkind: MXJob\nmetadata: {name: j}\nspec:\n"
+
+// TestSuccessor holds how MXJob of kubeflow.org differs (C.9).
+func TestSuccessor(t *testing.T) {
+	job := manifesttest.Good(t, Format(), later+`  cleanupPodPolicy: Running
+  schedulerName: volcano
+  mxImage: ignored/x
+  replicaSpecs:
+  - {mxReplicaType: SCHEDULER, PsRootPort: 9000, `+template+`}
+  - {mxReplicaType: SERVER, `+template+`}
+  - replicas: 2
+    template:
+      metadata: {labels: {mine: "1"}}
+      spec: {restartPolicy: OnFailure, initContainers: [{name: init}], containers: [{name: side}, {name: mxnet, env: [{name: A, value: "1"}]}]}
+`)
+	assert.Equal(t, repo.CleanupRunning, job.Cleanup.Pods)
+	for _, name := range []string{"scheduler", "server"} {
+		r := job.Role(name)
+		assert.True(t, r.Daemon)
+		assert.Equal(t, repo.Never, r.MinFailed, "the chief alone decides")
+	}
+	w := job.Role("worker")
+	assert.False(t, w.Daemon)
+	assert.Equal(t, int32(0), *w.Chief)
+	assert.Equal(t, int32(1), w.MinFailed)
+	assert.Equal(t, "volcano", w.Template.Spec.SchedulerName)
+	p := manifesttest.Pod(t, job, "worker", 1)
+	want := []string{
+		"DMLC_PS_ROOT_PORT=9000", "DMLC_PS_ROOT_URI=scheduler-0.example", "DMLC_NUM_SERVER=1", "DMLC_NUM_WORKER=2", "DMLC_ROLE=worker", "DMLC_USE_KUBERNETES=1",
+	}
+	assert.Equal(t, want, manifesttest.Env(t, p, "side"), "all containers")
+	assert.Equal(t, append(want, "A=1"), manifesttest.Env(t, p, "mxnet"), "and nothing overwritten")
+	assert.Empty(t, manifesttest.Env(t, p, "init"))
+	for label, value := range map[string]string{"kubeflow.org": "", "job_type": "WORKER", "mx_job_name": "j", "task_index": "1", "mine": "1"} {
+		assert.Equal(t, value, p.Labels[label], label)
+	}
+	assert.NotContains(t, p.Labels, "mxnet.mlkube.io")
+
+	job = manifesttest.Good(t, Format(), later+"  replicaSpecs: [{"+template+"}]\n")
+	assert.Equal(t, repo.CleanupAll, job.Cleanup.Pods)
+	assert.Equal(t, []string{"DMLC_NUM_WORKER=1", "DMLC_ROLE=worker", "DMLC_USE_KUBERNETES=1"}, manifesttest.Env(t, manifesttest.Pod(t, job, "worker", 0), "mxnet"))
+	job = manifesttest.Good(t, Format(), later+"  terminationPolicy: {chief: {replicaName: SCHEDULER, replicaIndex: 0}}\n  replicaSpecs: [{mxReplicaType: SCHEDULER, "+template+"}]\n")
+	assert.False(t, job.Role("scheduler").Daemon)
+
+	for text, want := range map[string]string{
+		later + "  jobMode: dist\n  replicaSpecs: [{" + template + "}]\n":                                 "warning: spec.jobMode: ignored",
+		later + "  replicaSpecs: [{mxReplicaType: SERVER, " + template + "}]\n":                           "spec.replicaSpecs: Missing ReplicaSpec for chief: WORKER",
+		later + "  terminationPolicy: {}\n  replicaSpecs: [{" + template + "}]\n":                         "invalid termination policy",
+		later + "  cleanupPodPolicy: some\n  replicaSpecs: [{" + template + "}]\n":                        "is not one of All, Running, None",
+		later + "  replicaSpecs: [{replicas: 0, " + template + "}]\n":                                     "WORKER has no replica 0",
+		later + "  replicaSpecs: [{mxReplicaType: SCHEDULER, replicas: 2, " + template + "}]\n":           "The SCHEDULER must have Replicas = 1",
+		head + "  jobMode: local\n  terminationPolicy: {}\n  replicaSpecs: [{" + template + "}]\n":        "warning: spec.terminationPolicy: ignored: it came with MXJob",
+		head + "  jobMode: local\n  CleanupPodPolicy: All\n  replicaSpecs: [{" + template + "}]\n":        "warning: spec.CleanupPodPolicy: ignored",
+		head + "  jobMode: local\n  schedulerName: a\n  mxImage: b\n  replicaSpecs: [{" + template + "}]": "warning: spec.mxImage: ignored",
+	} {
+		_, said := manifesttest.Read(t, Format(), text)
+		assert.Contains(t, said, want)
+	}
+}
+
 func TestCorpus(t *testing.T) {
 	manifesttest.Corpus(t, Format(), func(name, said string) { t.Logf("%s\n%s", name, said) })
 }
 
 func FuzzRead(f *testing.F) {
-	manifesttest.Fuzz(f, Format(), head+roles, head+"  jobMode: local\n  replicaSpecs: [{"+template+"}]\n")
+	manifesttest.Fuzz(f, Format(), head+roles, head+"  jobMode: local\n  replicaSpecs: [{"+template+"}]\n", later+"  terminationPolicy: {chief: {replicaName: WORKER, replicaIndex: 0}}\n  replicaSpecs: [{"+template+"}]\n")
 }

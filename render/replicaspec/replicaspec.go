@@ -66,6 +66,15 @@ func Template(o *manifest.Object, at, role, container string, t *corev1.PodTempl
 	return *t
 }
 
+// Cleanup is what a job's cleanupPodPolicy says, or the repository's default, or
+// what the operator did.
+func Cleanup(o *manifest.Object, policy string, otherwise repo.CleanupPods) repo.CleanupPods {
+	if d := o.Settings().Defaults.Cleanup; d != nil {
+		otherwise = d.Pods
+	}
+	return manifest.OneOf(o, "spec.cleanupPodPolicy", repo.CleanupPods(policy), otherwise, repo.CleanupAll, repo.CleanupRunning, repo.CleanupNone)
+}
+
 // HasContainer says whether a template has the container that counts.
 func HasContainer(t *corev1.PodTemplateSpec, name string) bool {
 	return slices.ContainsFunc(t.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })

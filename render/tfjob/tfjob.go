@@ -1,8 +1,8 @@
 // Package tfjob reads TfJob of the TensorFlow operator's first years
 // (mlkube.io/v1beta1, tensorflow.org/v1alpha1, and TFJob of
 // kubeflow.org/v1alpha1), whose replicas are a list, into a repo.Job. Where
-// upstream left a job running for ever it reports an error; TensorBoard is
-// checked and not yet started.
+// upstream left a job running for ever it reports an error. It makes no Service
+// but TensorBoard's: tasks find each other by names of Trainyard.
 package tfjob
 
 import (
@@ -89,12 +89,19 @@ func read(o *manifest.Object) *repo.Job {
 	}
 
 	job.Retry = repo.Retry{Mode: repo.ByFault}
-	job.Rules = rules.All(nil, o.Settings(), rules.TfJob())
+	table := rules.TfJob()
+	if r.group == groupKubeflow { // whose last releases had another table of codes
+		table = rules.EarlyKubeflow(container)
+	}
+	job.Rules = rules.All(nil, o.Settings(), table)
 	job.Success = repo.AllRoles
 	r.cleanup(job)
-	r.tensorBoard()
 	r.roles(job)
-	r.chief(job)
+	replicaspec.SetChief(o, job, r.list, r.spec.TerminationPolicy, master, master, ps, worker)
+	r.tensorBoard(job)
+	if r.group != groupKubeflow && r.spec.SchedulerName != "" {
+		o.Warnf("spec.schedulerName", "ignored: it came with kubeflow.org/v1alpha1")
+	}
 	return job
 }
 
@@ -105,32 +112,7 @@ func (r *reader) cleanup(job *repo.Job) {
 	if r.group == groupKubeflow {
 		otherwise = repo.CleanupAll
 	}
-	if d := r.o.Settings().Defaults.Cleanup; d != nil {
-		otherwise = d.Pods
-	}
-	job.Cleanup.Pods = manifest.OneOf(r.o, "spec.cleanupPodPolicy", repo.CleanupPods(r.spec.CleanupPodPolicy), otherwise,
-		repo.CleanupAll, repo.CleanupRunning, repo.CleanupNone)
-}
-
-func (r *reader) tensorBoard() {
-	tb := r.spec.TensorBoard
-	switch {
-	case tb == nil:
-		return
-	case r.group == groupKubeflow:
-		r.o.Warnf("spec.tensorboard", "ignored: kubeflow.org/v1alpha1 has no TensorBoard")
-		return
-	case tb.LogDir == "":
-		r.o.Errorf("spec.tensorboard.logDir", "required: tbReplicaSpec.LogDir must be specified")
-	}
-	manifest.OneOf(r.o, "spec.tensorboard.serviceType", tb.ServiceType, corev1.ServiceTypeClusterIP,
-		corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer)
-	for i, m := range tb.VolumeMounts {
-		if !slices.ContainsFunc(tb.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) {
-			r.o.Errorf(manifest.Item("spec.tensorboard.volumeMounts", i)+".name", "spec.tensorboard.volumes has no volume %q", m.Name)
-		}
-	}
-	r.o.Warnf("spec.tensorboard", "TensorBoard is not started by this version; the job runs without it")
+	job.Cleanup.Pods = replicaspec.Cleanup(r.o, r.spec.CleanupPodPolicy, otherwise)
 }
 
 func (r *reader) roles(job *repo.Job) {
@@ -190,36 +172,15 @@ func (r *reader) role(at string, s *replica) repo.Role {
 }
 
 func (r *reader) labels(kind string) map[string]string {
-	group := r.group
-	if group == groupFirst {
-		group = "tensorflow.org"
-	}
-	labels := replicaspec.Labels(r.o, "spec.RuntimeId", group, kind, r.spec.RuntimeID)
+	labels := replicaspec.Labels(r.o, "spec.RuntimeId", r.label(), kind, r.spec.RuntimeID)
 	labels["tf_job_name"] = "{{.Job}}"
 	return labels
 }
 
-// chief makes one replica the one that decides: MASTER 0 unless the job says otherwise.
-func (r *reader) chief(job *repo.Job) {
-	name, index := master, int32(0)
-	if p := r.spec.TerminationPolicy; p != nil {
-		if p.Chief == nil {
-			r.o.Errorf("spec.terminationPolicy", "invalid termination policy: chief is required")
-			return
-		}
-		name, index = p.Chief.ReplicaName, p.Chief.ReplicaIndex
+// label marks the pods and objects of the operator.
+func (r *reader) label() string {
+	if r.group == groupFirst {
+		return "tensorflow.org"
 	}
-	role := job.Role(replicaspec.RoleName(name))
-	switch {
-	case role == nil || (name != master && name != ps && name != worker):
-		field := r.list
-		if r.spec.TerminationPolicy != nil {
-			field = "spec.terminationPolicy.chief.replicaName"
-		}
-		r.o.Errorf(field, "Missing ReplicaSpec for chief: %s", name)
-		return
-	case index < 0 || index >= role.Replicas:
-		r.o.Errorf("spec.terminationPolicy.chief.replicaIndex", "%s has no replica %d: it has %d replicas", name, index, role.Replicas)
-	}
-	role.Daemon, role.MinSucceeded, role.MinFailed, role.Chief = false, 1, 1, &index
+	return r.group
 }

@@ -1,11 +1,15 @@
 package tfjob
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 
@@ -132,7 +136,12 @@ func TestMistakes(t *testing.T) {
 		{"port", tf1 + "  replicaSpecs: [{tfPort: 0, " + template + "}]", "0 is no port"},
 		{"log dir", tf1 + "  tensorboard: {}\n  replicaSpecs: [{" + template + "}]", "tbReplicaSpec.LogDir must be specified"},
 		{"service type", tf1 + "  tensorboard: {logDir: a, serviceType: Cloud}\n  replicaSpecs: [{" + template + "}]", `"Cloud" is not one of ClusterIP, NodePort, LoadBalancer`},
-		{"tensorboard", tf1 + "  tensorboard: {logDir: a}\n  replicaSpecs: [{" + template + "}]", "warning: spec.tensorboard: TensorBoard is not started by this version"},
+		{"tensorboard, later", kubeflow + "  tensorboard: {logDir: a}\n  replicaSpecs: [{" + template + "}]", "warning: spec.tensorboard: ignored: TFJob of kubeflow.org has no TensorBoard"},
+		{"tensorboard's mount", tf1 + "  tensorboard: {logDir: a, volumeMounts: [{name: x, mountPath: /x}]}\n  replicaSpecs: [{" + template + "}]", "f.yaml:5:44: spec.tensorboard.volumeMounts[0].name: the pod declares no volume \"x\""},
+		{"tensorboard's volume", tf1 + "  tensorboard: {logDir: a, volumes: [{name: A_b}]}\n  replicaSpecs: [{" + template + "}]", "spec.tensorboard.volumes[0].name: \"A_b\" may have only"},
+		{"image", tf1 + "  tfImage: <X>\n  tensorboard: {logDir: a}\n  replicaSpecs: [{" + template + "}]", "f.yaml:5:3: spec.tfImage: \"<X>\" is not a valid image reference"},
+		{"runtime id of a service", tf1 + "  RuntimeId: a_b\n  tensorboard: {logDir: a}\n  replicaSpecs: [{" + template + "}]", "spec.RuntimeId: \"a_b\" cannot be part of the name of TensorBoard's Service"},
+		{"scheduler, too early", tf1 + "  schedulerName: volcano\n  replicaSpecs: [{" + template + "}]", "warning: spec.schedulerName: ignored"},
 		{"termination policy", tf1 + "  terminationPolicy: {}\n  replicaSpecs: [{" + template + "}]", "invalid termination policy"},
 		{"chief index", tf1 + "  terminationPolicy: {chief: {replicaName: MASTER, replicaIndex: 1}}\n  replicaSpecs: [{" + template + "}]", "MASTER has no replica 1"},
 		{"clean-up", kubeflow + "  cleanupPodPolicy: Some\n  replicaSpecs: [{" + template + "}]", `"Some" is not one of All, Running, None`},
@@ -147,6 +156,66 @@ func TestMistakes(t *testing.T) {
 			_, said := manifesttest.Read(t, Format(), tt.text+"\n")
 			assert.Contains(t, said, tt.want)
 		})
+	}
+}
+
+// TestTensorBoard holds what TensorBoard becomes (B.10).
+func TestTensorBoard(t *testing.T) {
+	job := manifesttest.Good(t, Format(), tf1+`  RuntimeId: A6no
+  tfImage: my/image:2
+  tensorboard: {logDir: /logs/x, serviceType: LoadBalancer, volumes: [{name: v, azureFile: {secretName: s, shareName: d}}], volumeMounts: [{name: v, mountPath: /logs}]}
+  replicaSpecs: [{`+template+`}]
+`)
+	require.Len(t, job.Roles, 2)
+	r := job.Role("tensorboard")
+	assert.True(t, r.Daemon && r.Outlives)
+	assert.Equal(t, repo.Always, r.Retry.Limit)
+	assert.Equal(t, repo.ByCount, r.Retry.Mode, "no class of failure ends it")
+	assert.Equal(t, repo.Never, r.MinFailed)
+	assert.Equal(t, repo.Never, r.MinSucceeded)
+	assert.Nil(t, r.Chief)
+	p := manifesttest.Pod(t, job, "tensorboard", 0)
+	c := p.Spec.Containers[0]
+	assert.Equal(t, "tensorboard-a6no", c.Name)
+	assert.Equal(t, "my/image:2", c.Image)
+	assert.Equal(t, []string{"tensorboard", "--logdir", "/logs/x", "--host", "0.0.0.0", "--port", "$(TRAINYARD_PORT)"}, c.Command)
+	assert.Equal(t, int32(6006), c.Ports[0].ContainerPort)
+	assert.Equal(t, "/logs", c.VolumeMounts[0].MountPath)
+	assert.Contains(t, c.Env, corev1.EnvVar{Name: "TRAINYARD_PORT", Value: "6006"})
+	assert.Empty(t, manifesttest.Env(t, p, c.Name), "no TF_CONFIG")
+	assert.NotContains(t, manifesttest.Env(t, manifesttest.Pod(t, job, "master", 0), "tensorflow")[0], "tensorboard", "it is no part of the cluster")
+
+	require.Len(t, job.Objects, 1)
+	var s corev1.Service
+	require.NoError(t, json.Unmarshal(job.Objects[0].Raw, &s))
+	assert.Equal(t, "tensorboard-a6no", s.Name)
+	assert.Equal(t, corev1.ServiceTypeLoadBalancer, s.Spec.Type)
+	assert.Equal(t, []corev1.ServicePort{{Name: "tb-port", Port: 80, TargetPort: intstr.FromInt32(6006)}}, s.Spec.Ports)
+	assert.Equal(t, map[string]string{"app": "tensorboard", "tf_job_name": "j", "runtime_id": "A6no", "tensorflow.org": ""}, s.Spec.Selector)
+	for k, v := range s.Spec.Selector {
+		assert.Equal(t, v, p.Labels[k], "the Service finds the pod by %s", k)
+	}
+	assert.NotContains(t, p.Labels, "job_type")
+
+	long := strings.Repeat("j", 60)
+	job = manifesttest.Good(t, Format(), strings.Replace(first, "{name: j}", "{name: "+long+"}", 1)+"  tensorboard: {logDir: a}\n  replicaSpecs: [{"+template+"}]\n")
+	assert.Len(t, job.Objects[0].Name, 63)
+	job = manifesttest.Good(t, Format(), tf1+"  tensorboard: {logDir: a}\n  replicaSpecs: [{"+template+"}]\n")
+	assert.Equal(t, "tensorboard-j", job.Objects[0].Name, "without an ID of its own")
+}
+
+// TestCodes: the releases of kubeflow.org had a table of codes of their own (B.8).
+func TestCodes(t *testing.T) {
+	for _, row := range []struct {
+		head  string
+		class repo.Class
+	}{{first, repo.Transient}, {tf1, repo.Transient}, {kubeflow, repo.Permanent}} {
+		job := manifesttest.Good(t, Format(), row.head+"  replicaSpecs: [{"+template+"}]\n")
+		for _, rule := range job.Rules {
+			if rule.Container == "tensorflow" && slices.ContainsFunc(rule.ExitCodes, func(c repo.CodeRange) bool { return c.Min <= 139 && 139 <= c.Max }) {
+				assert.Equal(t, row.class, rule.Class, row.head)
+			}
+		}
 	}
 }
 
