@@ -77,6 +77,9 @@ func (s *session) fail(op string, err error) error {
 	if cause := context.Cause(s.ctx); cause != nil {
 		err = cause
 	} else if s.wire != nil {
+		if errors.Is(err, errHungUp) {
+			s.close() // and hear it out: what it says last may still be on its way
+		}
 		words := printable(s.wire.words(), maxWords)
 		switch {
 		case words != "" && errors.Is(err, errHungUp): // they say why
