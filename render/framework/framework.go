@@ -48,6 +48,8 @@ func Format() manifest.Format {
 type reader struct {
 	o        *manifest.Object
 	launcher bool
+	name     string // of the job
+	barred   bool   // a role has a barrier
 }
 
 func read(o *manifest.Object) *repo.Job {
@@ -60,7 +62,8 @@ func read(o *manifest.Object) *repo.Job {
 	var s spec
 	o.Decode("spec", &s, opts)
 
-	r.name("metadata.name", job.Name)
+	r.name = job.Name
+	r.plain("metadata.name", job.Name)
 	job.Description = s.Description
 	r.executionType(job, s.ExecutionType)
 	job.Success = repo.AnyRole
@@ -76,13 +79,14 @@ func read(o *manifest.Object) *repo.Job {
 	}
 	job.Rules = rules.All(nil, o.Settings(), table)
 	r.roles(job, s.TaskRoles)
+	r.barrierFiles(job)
 	return job
 }
 
 var plainName = regexp.MustCompile(`^[a-z0-9]{1,63}$`)
 
-// name warns of a name that is fine here and would not be upstream.
-func (r *reader) name(field, name string) {
+// plain warns of a name that is fine here and would not be upstream.
+func (r *reader) plain(field, name string) {
 	if name != "" && !plainName.MatchString(name) {
 		r.o.Warnf(field, "%q: FrameworkController accepts only [a-z0-9]{1,63}; accepted here because it is a valid DNS label", name)
 	}
@@ -152,7 +156,7 @@ var server = regexp.MustCompile(`^(ps|pserver|parameter-?server|server|scheduler
 
 func (r *reader) role(at string, t *taskRole) repo.Role {
 	manifest.CheckRoleName(r.o, at+".name", t.Name)
-	r.name(at+".name", t.Name)
+	r.plain(at+".name", t.Name)
 	if t.TaskNumber < 0 || t.TaskNumber > maxTasks {
 		r.o.Errorf(at+".taskNumber", "want 0 to %d, not %d", maxTasks, t.TaskNumber)
 		t.TaskNumber = 0
@@ -204,6 +208,7 @@ func (r *reader) template(at string, t *corev1.PodTemplateSpec) corev1.PodTempla
 	}
 	manifest.CheckTemplate(r.o, at, checked)
 	t.ObjectMeta = metav1.ObjectMeta{Labels: t.Labels, Annotations: t.Annotations}
+	r.barrier(at, &t.Spec)
 	for _, list := range [][]corev1.Container{t.Spec.InitContainers, t.Spec.Containers} {
 		for i := range list {
 			if list[i].TerminationMessagePolicy == "" {
