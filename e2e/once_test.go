@@ -139,7 +139,7 @@ func TestOnceAgain(t *testing.T) {
 // TestOneBrokenAmongMany: the others run, and the broken one says where.
 func TestOneBrokenAmongMany(t *testing.T) {
 	w := newWorld(t)
-	const good = 30
+	const good = 99
 	for i := range good {
 		w.write(fmt.Sprintf("jobs/good-%02d.yaml", i), job(fmt.Sprintf("good-%02d", i), "true"))
 	}
