@@ -249,6 +249,7 @@ func (b *unitBuild) read(all []built, fallback *repo.Error) {
 
 // readJob has an object read by its format; nil after a problem.
 func (b *unitBuild) readJob(o built, format *manifest.Format) *repo.Job {
+	b.formats.dropHusks(o.object)
 	restoreOrder(o.object, o.source, format)
 	object := manifest.NewObject(o.object, o.source, b.settings)
 	job := format.Read(object)

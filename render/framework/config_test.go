@@ -12,6 +12,7 @@ import (
 	repo "github.com/trainyard/trainyard/repo-layout"
 
 	"github.com/trainyard/trainyard/render/manifest"
+	"github.com/trainyard/trainyard/render/manifest/manifesttest"
 )
 
 func readConfig(t *testing.T, text string) (repo.Settings, []string) {
@@ -89,4 +90,8 @@ func TestOfPods(t *testing.T) {
 	for expression, want := range map[string]bool{"^Evicted$": true, "": false, "Err": false, `^OutOf\S+$`: true, "(?i)oomkilled": false} {
 		assert.Equal(t, want, ofPods(expression), expression)
 	}
+}
+
+func FuzzReadConfig(f *testing.F) {
+	manifesttest.FuzzConfig(f, ReadConfig, "frameworkMinRetryDelaySecForTransientConflictFailed: 5\npodFailureSpec:\n- {code: 1, phrase: X, type: {name: Failed, attributes: [Transient]}, podPatterns: [{reasonRegex: '(?i)^E$'}, {nameRegex: a, containers: [{codeRange: {min: 1}, signalRange: {max: 9}}]}]}\n")
 }

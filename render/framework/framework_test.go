@@ -163,5 +163,6 @@ func TestCorpus(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	manifesttest.Fuzz(f, Format(), head+"{taskRoles: [{name: w, taskNumber: 2, task: {"+pod+"}}]}", launcher+"{taskroles: [{name: a, task: {"+pod+"}}]}")
+	manifesttest.Fuzz(f, Format(), head+"{taskRoles: [{name: w, taskNumber: 2, task: {"+pod+"}}]}", launcher+"{taskroles: [{name: a, task: {"+pod+"}}]}",
+		barred("{name: BARRIER_CHECK_TIMEOUT_SEC, value: '1200'}", atBarrier, "emptyDir: {}"))
 }

@@ -11,6 +11,7 @@ import (
 	repo "github.com/trainyard/trainyard/repo-layout"
 
 	"github.com/trainyard/trainyard/render/manifest"
+	"github.com/trainyard/trainyard/render/manifest/manifesttest"
 )
 
 // settings are those of a configuration as the operators shipped it.
@@ -77,4 +78,8 @@ func TestReadConfig(t *testing.T) {
 		require.True(t, o.Failed(), text)
 		assert.Contains(t, o.Problems()[0].Error(), want)
 	}
+}
+
+func FuzzReadConfig(f *testing.F) {
+	manifesttest.FuzzConfig(f, ReadConfig, "grpcServerFilePath: /x\naccelerators: {gpu: {volumes: [{name: a, mountPath: /a, hostPath: /b}], envVars: [{name: A, value: b}]}}\n")
 }

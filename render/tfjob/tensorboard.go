@@ -67,10 +67,13 @@ func (r *reader) tensorBoardName(job string) string {
 		h.Write([]byte(id))
 		name = fmt.Sprintf("%s-%08x", strings.TrimRight(name[:validation.DNS1035LabelMaxLength-9], "-"), h.Sum32())
 	}
-	if job != "" && len(validation.IsDNS1035Label(name)) > 0 && !r.o.Failed() {
+	if len(validation.IsDNS1035Label(name)) == 0 {
+		return name
+	}
+	if r.spec.RuntimeID != "" { // or the job's name is none, which has been told
 		r.o.Errorf("spec.RuntimeId", "%q cannot be part of the name of TensorBoard's Service", id)
 	}
-	return name
+	return tensorBoardRole
 }
 
 func (r *reader) tensorBoardTemplate(name string) corev1.PodTemplateSpec {

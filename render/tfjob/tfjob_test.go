@@ -225,5 +225,6 @@ func TestCorpus(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	manifesttest.Fuzz(f, Format(), tf1+"  replicaSpecs: [{"+template+"}, {tfReplicaType: PS, replicas: 2}]\n", first+"  replica_specs: [{"+template+"}]\n", kubeflow+"  replicaSpecs: [{"+template+"}]\n")
+	manifesttest.Fuzz(f, Format(), tf1+"  replicaSpecs: [{"+template+"}, {tfReplicaType: PS, replicas: 2}]\n", first+"  replica_specs: [{"+template+"}]\n", kubeflow+"  replicaSpecs: [{"+template+"}]\n",
+		tf1+"  RuntimeId: a1b2\n  tensorboard: {logDir: /a, volumes: [{name: v, emptyDir: {}}], volumeMounts: [{name: v, mountPath: /a}]}\n  replicaSpecs: [{"+template+"}]\n")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -169,6 +170,42 @@ func Fuzz(f *testing.F, format manifest.Format, seeds ...string) {
 		for i := range job.Roles {
 			if job.Roles[i].Replicas > 0 && job.Tasks() < 100 {
 				Pod(t, job, job.Roles[i].Name, 0)
+			}
+		}
+		if job.Tasks() < 100 {
+			run := &repo.Run{ID: job.Name + "-abc", Environment: "test", Revision: "1234", Job: *job}
+			_, err := run.Objects(0, func(task repo.Task) repo.Address { return repo.Address{Host: task.String() + ".example", Port: 1} })
+			require.NoError(t, err)
+		}
+	})
+}
+
+// FuzzConfig feeds a reader of an operator's configuration with files that
+// begin as the seeds.
+func FuzzConfig(f *testing.F, read func(*manifest.Object, *repo.Settings), seeds ...string) {
+	for _, s := range seeds {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		docs, errs := manifest.Parse("f.yaml", data)
+		if len(errs) > 0 || len(docs) == 0 {
+			return
+		}
+		var built map[string]any
+		if docs[0].Root.Decode(&built) != nil || built == nil {
+			return
+		}
+		o := manifest.NewObject(built, docs[0], repo.Settings{})
+		var settings repo.Settings
+		read(o, &settings)
+		if o.Failed() {
+			return
+		}
+		for _, r := range settings.FrameworkRules { // whose patterns are read without a second look
+			require.NotEmpty(t, r.Class)
+			for _, pattern := range []string{r.ReasonPattern, r.MessagePattern} {
+				_, err := regexp.Compile(pattern)
+				require.NoError(t, err)
 			}
 		}
 	})
