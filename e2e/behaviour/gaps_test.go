@@ -5,5 +5,4 @@ package behaviour
 var gaps = map[string]string{
 	"A.13: down and up, it is a new task":   "Running; worker-2 retry",
 	"A.13: also one that had succeeded":     "Running; worker-2 Succeeded",
-	"A.9 6: plain has no delay of conflict": "Retrying",
 }

@@ -10,7 +10,7 @@ import (
 // of its spec, and roles ("WORKER 2").
 func listed(apiVersion, kind, more string, roles ...string) string {
 	typ, container := "tfReplicaType", "tensorflow"
-	if kind == "MxJob" {
+	if kind != "TfJob" && kind != "TFJob" {
 		typ, container = "mxReplicaType", "mxnet"
 	}
 	text := fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: job}\nspec:\n%s  replicaSpecs:\n", apiVersion, kind, indented(more))
@@ -155,5 +155,37 @@ func TestMxJob(t *testing.T) {
 	))
 	checkLeft(t, []leftRow{
 		{"C.8: nothing is deleted at the end", local, "worker-0 exits 0", []string{"worker-0"}},
+	})
+}
+
+// TestLateMXJob: C.9, the MXJob of kubeflow.org/v1alpha1.
+func TestLateMXJob(t *testing.T) {
+	mxjob := func(more string) string {
+		return listed("kubeflow.org/v1alpha1", "MXJob", more, "SCHEDULER", "SERVER", "WORKER 2")
+	}
+	plain := mxjob("")
+	chief := mxjob("terminationPolicy: {chief: {replicaName: SCHEDULER, replicaIndex: 0}}")
+	const retried, failed = "Running; worker-0 free retry", "Failed PermanentExit"
+	var rows []row
+	for code, want := range map[string]string{
+		"1": failed, "2": failed, "126": failed, "127": failed, "128": failed, "130": retried, "137": retried, "138": retried,
+		"139": failed, "143": retried, "200": failed, "210": failed, "244": failed,
+	} {
+		rows = append(rows, row{"C.9, E.1 v0.2 on: exit " + code, plain, "worker-0 exits " + code, want})
+	}
+	check(t, append(rows,
+		row{"C.9: OOMKilled is permanent", plain, "worker-0 OOMKilled", "Failed OOMKilled"},
+		row{"C.9: WORKER:0 is the chief, its success is the job's", plain, "worker-0 exits 0", "Succeeded Completed"},
+		row{"C.9: another worker's is not", plain, "worker-1 exits 0", "Running; worker-1 Succeeded"},
+		row{"C.9: nor the scheduler's", plain, "scheduler-0 exits 0", "Running; scheduler-0 Succeeded"},
+		row{"C.9: a server that fails for good does not fail it", plain, "server-0 exits 1", "Running; server-0 Failed"},
+		row{"C.9: a worker that fails for good does not fail it", plain, "worker-1 exits 1", "Running; worker-1 Failed"},
+		row{"C.9: another chief, success", chief, "worker-0 exits 1; scheduler-0 exits 0", "Succeeded Completed"},
+		row{"C.9: another chief, failure", chief, "worker-0 exits 0; scheduler-0 exits 1", "Failed PermanentExit"},
+		row{"C.9: jobMode is ignored", mxjob("jobMode: dist"), "worker-0 exits 0", "Succeeded Completed"},
+	))
+	checkLeft(t, []leftRow{
+		{"C.9: cleanupPodPolicy is All", plain, "worker-0 exits 0", nil},
+		{"C.9: cleanupPodPolicy Running", mxjob("cleanupPodPolicy: Running"), "worker-1 exits 0; worker-0 exits 0", []string{"worker-0", "worker-1"}},
 	})
 }
