@@ -16,7 +16,7 @@ import (
 const (
 	operators = "operators: {frameworkController: ops/fc.yaml, tfJob: ops/tf.yaml}\n"
 	gpuJob    = "apiVersion: tensorflow.org/v1alpha1\nkind: TfJob\nmetadata: {name: t}\nspec: {replicaSpecs: [{template: {spec: {containers: [{name: tensorflow, image: a/b, resources: {limits: {example.com/gpu: 1}}}]}}}]}\n"
-	framed    = "apiVersion: frameworkcontroller.microsoft.com/v1\nkind: Framework\nmetadata: {name: f}\nspec: {taskRoles: [{name: w, taskNumber: 1, task: {pod: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}}}]}\n"
+	framed    = "apiVersion: frameworkcontroller.microsoft.com/v1\nkind: Framework\nmetadata: {name: f}\nspec: {retryPolicy: {fancyRetryPolicy: true}, taskRoles: [{name: w, taskNumber: 1, task: {pod: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}}}]}\n"
 	gpuMap    = `apiVersion: v1
 kind: ConfigMap
 metadata: {name: tf-job-operator-config}

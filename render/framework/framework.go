@@ -69,13 +69,12 @@ func read(o *manifest.Object) *repo.Job {
 	job.Success = repo.AnyRole
 	job.Rescale = !r.launcher
 	job.Retry = r.retry("spec.retryPolicy", s.RetryPolicy)
-	job.Retry.ConflictDelay = repo.Span{Min: minConflictDelay, Max: maxConflictDelay}
+	if s.RetryPolicy.Fancy {
+		job.Retry.ConflictDelay = r.delay()
+	}
 	table := rules.Launcher()
 	if !r.launcher {
 		table = rules.FrameworkController(o.Settings())
-		if d := o.Settings().FrameworkDelay; d != nil {
-			job.Retry.ConflictDelay = *d
-		}
 	}
 	job.Rules = rules.All(nil, o.Settings(), table)
 	r.roles(job, s.TaskRoles)
@@ -113,6 +112,14 @@ func (r *reader) retry(at string, p retry) repo.Retry {
 		out.Mode = repo.ByClass
 	}
 	return out
+}
+
+// delay is before a Framework is tried again whose tasks stood in each other's way.
+func (r *reader) delay() repo.Span {
+	if d := r.o.Settings().FrameworkDelay; d != nil && !r.launcher {
+		return *d
+	}
+	return repo.Span{Min: minConflictDelay, Max: maxConflictDelay}
 }
 
 func (r *reader) roles(job *repo.Job, roles []taskRole) {

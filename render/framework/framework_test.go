@@ -25,7 +25,7 @@ func TestAbsentFieldsAreZero(t *testing.T) {
 	assert.True(t, job.Rescale)
 	assert.False(t, job.Hold || job.Stop || job.Suspend)
 	assert.Equal(t, repo.Cleanup{Pods: repo.CleanupAll}, job.Cleanup)
-	assert.Equal(t, repo.Retry{Limit: 0, Mode: repo.ByCount, ConflictDelay: repo.Span{Min: time.Minute, Max: 15 * time.Minute}}, job.Retry)
+	assert.Equal(t, repo.Retry{Limit: 0, Mode: repo.ByCount}, job.Retry, "retries that look at no class know no conflict")
 	r := job.Roles[0]
 	assert.Equal(t, repo.Retry{Limit: 0, Mode: repo.ByCount}, r.Retry, "no back-off, no conflict delay")
 	assert.Equal(t, repo.Never, r.MinFailed)
@@ -59,6 +59,7 @@ func TestFields(t *testing.T) {
 	assert.True(t, job.Hold)
 	assert.Equal(t, repo.Always, job.Retry.Limit)
 	assert.Equal(t, repo.ByClass, job.Retry.Mode)
+	assert.Equal(t, repo.Span{Min: time.Minute, Max: 15 * time.Minute}, job.Retry.ConflictDelay)
 	m := job.Role("master")
 	assert.Equal(t, repo.Unlimited, m.Retry.Limit)
 	assert.Equal(t, 10*time.Minute, *m.ForceDeleteAfter)
