@@ -114,7 +114,7 @@ func (r *reader) tensorBoardTemplate(name string) corev1.PodTemplateSpec {
 func (r *reader) tensorBoardService(job *repo.Job, name string) {
 	kind := manifest.OneOf(r.o, atTensorBoard+".serviceType", r.spec.TensorBoard.ServiceType, corev1.ServiceTypeClusterIP,
 		corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer)
-	labels := map[string]string{"app": tensorBoardRole, "tf_job_name": job.Name, r.label(): ""}
+	labels := map[string]string{"app": tensorBoardRole, "tf_job_name": job.Name, r.group: ""}
 	if r.spec.RuntimeID != "" {
 		labels["runtime_id"] = r.spec.RuntimeID
 	}

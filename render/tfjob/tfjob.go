@@ -171,16 +171,10 @@ func (r *reader) role(at string, s *replica) repo.Role {
 	return role
 }
 
+// labels of the operator: one for its group, which was mlkube.io, then
+// tensorflow.org, then kubeflow.org.
 func (r *reader) labels(kind string) map[string]string {
-	labels := replicaspec.Labels(r.o, "spec.RuntimeId", r.label(), kind, r.spec.RuntimeID)
+	labels := replicaspec.Labels(r.o, "spec.RuntimeId", r.group, kind, r.spec.RuntimeID)
 	labels["tf_job_name"] = "{{.Job}}"
 	return labels
-}
-
-// label marks the pods and objects of the operator.
-func (r *reader) label() string {
-	if r.group == groupFirst {
-		return "tensorflow.org"
-	}
-	return r.group
 }

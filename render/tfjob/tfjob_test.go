@@ -200,6 +200,7 @@ func TestTensorBoard(t *testing.T) {
 	long := strings.Repeat("j", 60)
 	job = manifesttest.Good(t, Format(), strings.Replace(first, "{name: j}", "{name: "+long+"}", 1)+"  tensorboard: {logDir: a}\n  replicaSpecs: [{"+template+"}]\n")
 	assert.Len(t, job.Objects[0].Name, 63)
+	assert.Contains(t, manifesttest.Pod(t, job, "master", 0).Labels, "mlkube.io", "the first group's own label")
 	job = manifesttest.Good(t, Format(), tf1+"  tensorboard: {logDir: a}\n  replicaSpecs: [{"+template+"}]\n")
 	assert.Equal(t, "tensorboard-j", job.Objects[0].Name, "without an ID of its own")
 }
