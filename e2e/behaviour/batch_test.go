@@ -61,6 +61,8 @@ func TestJobIndexes(t *testing.T) {
 		{"Job backoffLimitPerIndex: the job has failed when all have ended", each, "main-0 exits 1; main-0 exits 1; main-1 exits 0; main-2 exits 0; main-3 exits 0", "Failed Exited; main-0 retry"},
 		{"Job backoffLimitPerIndex: no limit beside it", indexed("backoffLimitPerIndex: 9"), repeat("main-0 exits 1", 9), "Running; main-0 9 retries"},
 		{"Job backoffLimitPerIndex: but one that is written", indexed("backoffLimitPerIndex: 9\nbackoffLimit: 1"), "main-0 exits 1; main-1 exits 1", "Failed BackoffLimitExceeded; main-0 retry"},
+		{"Job backoffLimit beside it: an index may fail for good", indexed("backoffLimitPerIndex: 0\nbackoffLimit: 1"), "main-0 exits 1", "Running; main-0 Failed"},
+		{"Job backoffLimit beside it: two may not", indexed("backoffLimitPerIndex: 0\nbackoffLimit: 1"), "main-0 exits 1; main-1 exits 1", "Failed BackoffLimitExceeded"},
 		{"Job maxFailedIndexes 1: one may fail", most, "main-2 exits 1", "Running; main-2 Failed"},
 		{"Job maxFailedIndexes 1: two may not", most, "main-2 exits 1; main-0 exits 1", "Failed Exited"},
 		{"Job successPolicy: so many of these indexes", first, "main-2 exits 0; main-0 exits 0", "Succeeded Completed"},
