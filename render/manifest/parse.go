@@ -121,6 +121,9 @@ func (p *parser) document(c chunk) *Document {
 	shift(&doc, c.line-1)
 	var second yaml.Node
 	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
+		if root.Kind != yaml.MappingNode { // which is seldom the author's mistake alone
+			p.add(root.Line, root.Column, "", "expected an object with apiVersion and kind, found %s", article(root))
+		}
 		line := c.line + afterEnd(string(text), root.Line-c.line, err)
 		p.add(line, 1, "", "text after the end of the document (which began in line %d)", root.Line)
 	}

@@ -71,7 +71,7 @@ func TestParseReportsTheLine(t *testing.T) {
 		{"anchors end with their document", "a: &x 1\n---\nb: *x\n", []string{"f.yaml:3:4: alias *x has no anchor"}},
 		{"sops", "a: ENC[x]\nsops:\n  mac: ENC[y]\n", []string{"f.yaml:3:3: sops: the file is encrypted with SOPS"}},
 		{"list without items", "kind: List\nitems: {}\n", []string{"f.yaml:2:1: items: a List needs a list of items"}},
-		{"text after the end", "[...]\ncontainers:\n- image: <IMAGE>\n", []string{"f.yaml:2:1: text after the end of the document (which began in line 1)"}},
+		{"text after the end", "[...]\ncontainers:\n- image: <IMAGE>\n", []string{"f.yaml:1:1: expected an object with apiVersion and kind, found a list", "f.yaml:2:1: text after the end of the document (which began in line 1)"}},
 		{"too deep by indentation", strings.Repeat("- ", 101) + "a\n", []string{"nested more than 100 levels deep"}},
 		{"colon", "a: b: c\n", []string{`f.yaml:1:1: ": " begins a map where none can be`}},
 		{"open quote", "a: 'b\nc: d\n", []string{"f.yaml:1:1: a quote or bracket that is opened in this line is never closed"}},
