@@ -1,9 +1,12 @@
 package status
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 
+	ordered "go.yaml.in/yaml/v2"
 	"sigs.k8s.io/yaml"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
@@ -13,29 +16,73 @@ import (
 // need: messages of task attempts, and then all but a task's latest attempts.
 const maxRecord = 1 << 20
 
+// folds make a record smaller, in this order.
+var folds = []func(*repo.Record){
+	func(r *repo.Record) { eachTask(r, func(t *repo.TaskRecord) { foldMessages(t, 1) }) },
+	func(r *repo.Record) { eachTask(r, func(t *repo.TaskRecord) { foldMessages(t, 0) }) },
+	func(r *repo.Record) {
+		eachTask(r, func(t *repo.TaskRecord) { t.Attempts = t.Attempts[max(0, len(t.Attempts)-1):] })
+	},
+	func(r *repo.Record) {
+		for i := range r.Attempts {
+			r.Attempts[i].Tasks = nil
+		}
+	},
+}
+
 // Encode writes a record as status.yaml. The runner bounds what it keeps of a
 // task (repo.MaxAttempts, repo.MaxMessage); a record of very many tasks is
-// folded until it is below 1 MiB, or only the last attempt of each is left.
+// folded until it is below 1 MiB, or nothing is left to fold: then it has the
+// last attempt of each task of the present attempt of the run.
 func Encode(r repo.Record) ([]byte, error) {
-	b, err := yaml.Marshal(r)
-	if err == nil && len(b) > maxRecord {
-		r, err = public(r) // a copy
-	}
-	for _, fold := range []func(*repo.TaskRecord){
-		func(t *repo.TaskRecord) { foldMessages(t, 1) },
-		func(t *repo.TaskRecord) { foldMessages(t, 0) },
-		func(t *repo.TaskRecord) { t.Attempts = t.Attempts[max(0, len(t.Attempts)-1):] },
-	} {
-		if err != nil || len(b) <= maxRecord {
-			break
-		}
-		eachTask(&r, fold)
-		b, err = yaml.Marshal(r)
-	}
+	out, err := encode(r)
 	if err != nil {
 		return nil, fmt.Errorf("encode the record of %s: %w", r.Key(), err)
 	}
-	return b, nil
+	return out, nil
+}
+
+func encode(r repo.Record) ([]byte, error) {
+	text, err := json.Marshal(r)
+	var out []byte
+	if err == nil && len(text) <= maxRecord { // YAML costs many times what JSON does
+		out, err = toYAML(text)
+	}
+	for i := 0; err == nil && i < len(folds) && max(len(text), len(out)) > maxRecord; i++ {
+		if i == 0 {
+			if r, err = copied(r); err != nil {
+				return nil, err
+			}
+		}
+		folds[i](&r)
+		if text, err = json.Marshal(r); err == nil && len(text) <= maxRecord {
+			out, err = toYAML(text)
+		}
+	}
+	if err == nil && out == nil {
+		out, err = toYAML(text)
+	}
+	return out, err
+}
+
+// toYAML keeps JSON's order, which is that of Record's fields: in the order of
+// YAML's own, labels like a1 and a01 have no fixed place. The text may have any
+// character in it: what YAML does not take as it is goes through JSON's escapes.
+// One odd byte in what a program said must not keep its record from being written.
+func toYAML(text []byte) ([]byte, error) {
+	var b bytes.Buffer
+	for _, c := range string(text) {
+		if c == 0x7f || c >= 0x80 && c <= 0x9f || c == 0xfeff || c == 0xfffe || c == 0xffff {
+			fmt.Fprintf(&b, `\u%04x`, c)
+		} else {
+			b.WriteRune(c)
+		}
+	}
+	var inOrder ordered.MapSlice
+	if err := ordered.Unmarshal(b.Bytes(), &inOrder); err != nil {
+		return nil, err
+	}
+	return ordered.Marshal(inOrder)
 }
 
 // eachTask calls f for every task of every attempt.

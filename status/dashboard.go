@@ -27,29 +27,60 @@ func Dashboard(existing []byte, layout repo.Layout, environment string, records 
 	if strings.TrimSpace(text) == "" {
 		text = title + "\n"
 	}
-	if i := strings.Index(text, begin); i >= 0 {
-		if j := strings.Index(text[i:], end); j >= 0 {
-			rest := strings.TrimPrefix(text[i+j+len(end):], "\n")
-			return []byte(text[:i] + section + rest)
+	var b strings.Builder
+	rest, placed := text, false
+	for {
+		i, j := span(rest, begin, end)
+		if j == 0 {
+			break
+		}
+		b.WriteString(rest[:i])
+		if !placed { // another one is left from a merge
+			b.WriteString(section)
+			placed = true
+		}
+		rest = rest[j:]
+	}
+	if !placed {
+		return []byte(insert(text, environment, section))
+	}
+	return []byte(b.String() + rest)
+}
+
+// span is where the first section between two marks lies, with the end of its last line.
+func span(text, begin, end string) (from, to int) {
+	for at := 0; ; {
+		j := strings.Index(text[at:], end)
+		if j < 0 {
+			return 0, 0
+		}
+		at += j + len(end)
+		if i := strings.LastIndex(text[:at], begin); i >= 0 {
+			if strings.HasPrefix(text[at:], "\n") {
+				at++
+			}
+			return i, at
 		}
 	}
-	// In the order of names: before the first section that comes behind ours.
-	for at := 0; ; {
-		i := strings.Index(text[at:], "<!-- trainyard:begin ")
+}
+
+// insert puts a new section where it belongs by its name: before the first one that comes behind it.
+func insert(text, environment, section string) string {
+	const mark = "<!-- trainyard:begin "
+	for at := 0; ; at += len(mark) {
+		i := strings.Index(text[at:], mark)
 		if i < 0 {
 			break
 		}
 		at += i
-		name, _, _ := strings.Cut(text[at+len("<!-- trainyard:begin "):], " ")
-		if name > environment {
-			return []byte(text[:at] + section + "\n" + text[at:])
+		if name, _, _ := strings.Cut(text[at+len(mark):], " "); name > environment {
+			return text[:at] + section + "\n" + text[at:]
 		}
-		at++
 	}
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	return []byte(text + section)
+	return text + section
 }
 
 func marks(environment string) (begin, end string) {
@@ -71,20 +102,30 @@ var groups = []group{
 	{"Succeeded", []repo.Phase{repo.PhaseSucceeded}, false},
 	{"Stopped", []repo.Phase{repo.PhaseStopped}, false},
 	{"Removed", []repo.Phase{repo.PhaseRemoved}, true},
+	{"Others", nil, false}, // of a newer version
+}
+
+// groupOf is the index of the group that shows a phase: no job is left out.
+func groupOf(p repo.Phase) int {
+	i := slices.IndexFunc(groups, func(g group) bool { return slices.Contains(g.phases, p) })
+	if i < 0 {
+		i = len(groups) - 1
+	}
+	return i
 }
 
 func environmentSection(layout repo.Layout, environment string, records []repo.Record, notices []string) string {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "## Environment %s\n\n", environment)
+	fmt.Fprintf(&b, "## Environment %s\n\n", escape(environment))
 	for _, n := range notices {
-		fmt.Fprintf(&b, "> **%s**\n\n", escape(n))
+		fmt.Fprintf(&b, "> **%s**\n\n", escape(Mask(n)))
 	}
 	fmt.Fprintf(&b, "%s\n\n", totals(records))
 	warnings(&b, layout, environment, records)
-	for _, g := range groups {
+	for n, g := range groups {
 		var rows []*repo.Record
 		for i := range records {
-			if slices.Contains(g.phases, records[i].Phase) {
+			if groupOf(records[i].Phase) == n {
 				rows = append(rows, &records[i])
 			}
 		}
@@ -104,7 +145,7 @@ func warnings(b *bytes.Buffer, layout repo.Layout, environment string, records [
 			continue
 		}
 		for _, w := range r.Warnings {
-			list = append(list, fmt.Sprintf("- [%s](%s): %s\n", escape(r.Key().String()), pagePath(layout, environment, r), escape(w)))
+			list = append(list, fmt.Sprintf("- %s: %s\n", pageLink(layout, environment, r), escape(w)))
 		}
 	}
 	if len(list) == 0 {
@@ -117,9 +158,10 @@ func warnings(b *bytes.Buffer, layout repo.Layout, environment string, records [
 	b.WriteString("\n</details>\n\n")
 }
 
-// pagePath is where a job's page is, from the dashboard.
-func pagePath(layout repo.Layout, environment string, r *repo.Record) string {
-	return strings.TrimPrefix(path.Join(layout.RecordDir(environment, r.Key()), repo.PageFile), layout.Root+"/")
+// pageLink leads from the dashboard to a job's page.
+func pageLink(layout repo.Layout, environment string, r *repo.Record) string {
+	dir := strings.TrimPrefix(layout.RecordDir(environment, r.Key()), layout.Root+"/")
+	return link(r.Key().String(), path.Join(dir, repo.PageFile))
 }
 
 // totals are the numbers of jobs in each phase, and the GPU hours of all runs.
@@ -132,7 +174,7 @@ func totals(records []repo.Record) string {
 		seconds += GPUSeconds(&records[i])
 		runs += len(records[i].History)
 	}
-	parts := []string{fmt.Sprintf("%d jobs", len(records))}
+	parts := []string{count(len(records), "job")}
 	for _, g := range groups {
 		for _, p := range g.phases {
 			if n := counts[p]; n > 0 {
@@ -140,7 +182,7 @@ func totals(records []repo.Record) string {
 			}
 		}
 	}
-	parts = append(parts, fmt.Sprintf("%d finished runs", runs))
+	parts = append(parts, count(runs, "finished run"))
 	if seconds > 0 {
 		parts = append(parts, hours(seconds)+" GPU hours")
 	}
@@ -150,11 +192,15 @@ func totals(records []repo.Record) string {
 // GPUSeconds are the GPU seconds of all runs of a job, the present one too.
 func GPUSeconds(r *repo.Record) int64 {
 	var n int64
+	run := r.Run
 	for _, s := range r.History {
 		n += s.GPUSeconds
+		if run != nil && run.ID == s.ID {
+			run = nil
+		}
 	}
-	if r.Run != nil && r.Run.FinishedAt == nil {
-		n += r.Run.GPUSeconds
+	if run != nil {
+		n += run.GPUSeconds
 	}
 	return n
 }
@@ -171,13 +217,13 @@ func (g *group) write(b *bytes.Buffer, layout repo.Layout, environment string, r
 	} else {
 		fmt.Fprintf(b, "### %s\n\n", g.title)
 	}
-	b.WriteString("| job | phase | tasks done | retries | started | took | GPU hours | why |\n|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| job | phase | tasks done | retries | started (UTC) | took | GPU hours | why |\n|---|---|---|---|---|---|---|---|\n")
 	for _, r := range rows[:min(len(rows), dashboardRows)] {
 		dashboardRow(b, layout, environment, r)
 	}
 	b.WriteString("\n")
 	if n := len(rows) - dashboardRows; n > 0 {
-		fmt.Fprintf(b, "and %d more below [%s](%s)\n\n", n, environment, environment)
+		fmt.Fprintf(b, "and %d more below %s\n\n", n, link(environment, environment))
 	}
 	if g.folded {
 		b.WriteString("</details>\n\n")
@@ -191,23 +237,34 @@ func dashboardRow(b *bytes.Buffer, layout repo.Layout, environment string, r *re
 		done, all, again := Progress(r)
 		tasks, retries = fmt.Sprintf("%d/%d", done, all), fmt.Sprint(again)
 	}
-	why := r.Message
-	if r.Phase == repo.PhaseInvalid {
-		why = strings.Join(r.Errors, "; ")
-	} else if r.Reason != "" && r.Phase != repo.PhaseSucceeded {
-		why = strings.TrimSuffix(r.Reason+": "+why, ": ")
-	}
 	seconds := ""
 	if n := GPUSeconds(r); n > 0 {
 		seconds = hours(n)
 	}
-	fmt.Fprintf(b, "| [%s](%s) | %s | %s | %s | %s | %s | %s | %s |\n", escape(r.Key().String()), pagePath(layout, environment, r), r.Phase, tasks, retries, started, duration, seconds, escape(Mask(why)))
+	fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", pageLink(layout, environment, r), escape(string(r.Phase)), tasks, retries, started, duration, seconds, escape(Mask(why(r))))
+}
+
+// why a job stands where it does, and when it runs next.
+func why(r *repo.Record) string {
+	text := r.Message
+	switch {
+	case r.Phase == repo.PhaseInvalid:
+		text = strings.Join(r.Errors, "; ")
+	case r.Reason != "" && r.Phase != repo.PhaseSucceeded:
+		text = strings.TrimSuffix(r.Reason+": "+text, ": ")
+	}
+	if s := r.Schedule; s != nil && s.Next != nil && r.Phase != repo.PhaseRemoved {
+		text = strings.TrimPrefix(text+"; next "+clock(*s.Next), "; ")
+	}
+	return text
 }
 
 // Progress counts a run's tasks: those that succeeded and all that have to
 // (daemons do not), and the retries of the run and its tasks.
 func Progress(r *repo.Record) (done, all, retries int32) {
-	retries = r.Run.Retries.Total
+	if r.Run != nil {
+		retries = r.Run.Retries.Total
+	}
 	for _, a := range r.Attempts {
 		for _, t := range a.Tasks {
 			retries += t.Retries.Total

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strings"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
@@ -69,6 +70,9 @@ func (w *writer) put(name string, b []byte) {
 }
 
 func (w *writer) change(c *repo.Change) error {
+	if c.Record.Damaged != "" {
+		return nil // the file that nobody could read stays as it is
+	}
 	record, err := public(c.Record)
 	if err != nil {
 		return err
@@ -86,27 +90,29 @@ func (w *writer) change(c *repo.Change) error {
 	for _, t := range c.Tails {
 		w.put(path.Join(dir, t.Path), []byte(t.Text))
 	}
-	tails := func(name string) string {
-		for _, t := range c.Tails {
-			if t.Path == name {
-				return t.Text
-			}
-		}
-		text, err := w.there(path.Join(dir, name))
-		if err != nil {
-			return "" // the page goes without it
-		}
-		return string(text)
-	}
-	w.put(path.Join(dir, repo.PageFile), Page(r, tails))
-	w.prune(dir, r)
 	w.moved(dir, r)
+	w.prune(dir, r)
+	w.put(path.Join(dir, repo.PageFile), Page(r, func(log string) string { return w.text(path.Join(dir, log)) }))
 	return nil
+}
+
+// text is what will be at a path; "" if nothing is, or it cannot be read: the page goes without it.
+func (w *writer) text(name string) string {
+	b, ok := w.files[name]
+	if !ok {
+		b, _ = w.there(name)
+	}
+	return string(b)
 }
 
 func (w *writer) history(dir string, r *repo.Record) error {
 	name := path.Join(dir, repo.HistoryFile)
 	there, err := w.there(name)
+	if err == nil && left(r, dir) {
+		var before []byte
+		before, err = w.there(path.Join(r.Dir, repo.HistoryFile))
+		there = bytes.Join(append(lines(before), lines(there)...), []byte("\n"))
+	}
 	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
@@ -119,6 +125,10 @@ func (w *writer) history(dir string, r *repo.Record) error {
 	}
 	return nil
 }
+
+// left says whether a record was read from another place than it has now: the
+// number of shards has changed.
+func left(r *repo.Record, dir string) bool { return r.Dir != "" && r.Dir != dir }
 
 // prune removes log tails of runs that are long over.
 func (w *writer) prune(dir string, r *repo.Record) {
@@ -138,26 +148,37 @@ func (w *writer) prune(dir string, r *repo.Record) {
 	}
 	for _, e := range runs {
 		if e.IsDir() && !keep[e.Name()] {
-			w.remove(path.Join(dir, "logs", e.Name()))
+			w.below(path.Join(dir, "logs", e.Name()), func(name string) { w.files[name] = nil })
 		}
 	}
 }
 
-// moved removes a record from where another number of shards had it.
+// moved brings the log tails along, and removes the record from where it was.
+// What else is in that directory is not its own: a shard may have a job's name.
 func (w *writer) moved(dir string, r *repo.Record) {
-	if r.Dir != "" && r.Dir != dir {
-		w.remove(r.Dir)
+	if !left(r, dir) {
+		return
 	}
+	for _, file := range []string{repo.StatusFile, repo.HistoryFile, repo.PageFile} {
+		w.below(path.Join(r.Dir, file), func(name string) { w.files[name] = nil })
+	}
+	w.below(path.Join(r.Dir, "logs"), func(name string) {
+		to := dir + strings.TrimPrefix(name, r.Dir)
+		if b, err := w.there(name); err == nil && w.files[to] == nil {
+			w.put(to, b)
+			w.files[name] = nil
+		}
+	})
 }
 
-// remove deletes everything below a directory of the tip.
-func (w *writer) remove(dir string) {
+// below calls f for every file of the tip below a path, or at it.
+func (w *writer) below(root string, f func(name string)) {
 	if w.in.Tip == nil {
 		return
 	}
-	_ = fs.WalkDir(w.in.Tip, dir, func(name string, e fs.DirEntry, err error) error {
+	_ = fs.WalkDir(w.in.Tip, root, func(name string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
-			w.files[name] = nil
+			f(name)
 		}
 		return nil // what cannot be listed stays
 	})

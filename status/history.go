@@ -3,21 +3,26 @@ package status
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
-// DecodeHistory reads a history.jsonl. Lines that cannot be read are skipped,
-// and told with their numbers.
+// DecodeHistory reads a history.jsonl. Lines that cannot be read are skipped
+// and told with their numbers; a
+// run that is there twice is taken once.
 func DecodeHistory(file string, b []byte) (runs []repo.RunSummary, problems []*repo.Error) {
+	seen := map[string]bool{}
 	for i, line := range lines(b) {
-		var s repo.RunSummary
-		if err := json.Unmarshal(line, &s); err != nil || s.ID == "" {
-			problems = append(problems, &repo.Error{File: file, Line: i + 1, Message: fmt.Sprintf("no finished run can be read from this line: %v", err)})
-			continue
+		s, err := decodeRun(line)
+		switch {
+		case err == nil && !seen[s.ID]:
+			seen[s.ID] = true
+			runs = append(runs, s)
+		case err != nil && len(bytes.TrimSpace(line)) > 0:
+			problems = append(problems, &repo.Error{File: file, Line: i + 1, Message: "no finished run can be read from this line: " + err.Error()})
 		}
-		runs = append(runs, s)
 	}
 	return runs, problems
 }
@@ -29,9 +34,8 @@ func MergeHistory(there []byte, runs []repo.RunSummary) ([]byte, error) {
 	known := map[string]bool{}
 	var out bytes.Buffer
 	for _, line := range lines(there) {
-		var s repo.RunSummary
-		if json.Unmarshal(line, &s) == nil {
-			if s.ID != "" && known[s.ID] {
+		if s, err := decodeRun(line); err == nil {
+			if known[s.ID] {
 				continue // a merge by union doubled it
 			}
 			known[s.ID] = true
@@ -43,6 +47,7 @@ func MergeHistory(there []byte, runs []repo.RunSummary) ([]byte, error) {
 		if known[s.ID] {
 			continue
 		}
+		known[s.ID] = true
 		s.Message = Mask(s.Message)
 		line, err := json.Marshal(s)
 		if err != nil {
@@ -52,6 +57,17 @@ func MergeHistory(there []byte, runs []repo.RunSummary) ([]byte, error) {
 		out.WriteByte('\n')
 	}
 	return out.Bytes(), nil
+}
+
+func decodeRun(line []byte) (repo.RunSummary, error) {
+	var s repo.RunSummary
+	if err := json.Unmarshal(line, &s); err != nil {
+		return s, err
+	}
+	if s.ID == "" {
+		return s, errors.New("it has no id")
+	}
+	return s, nil
 }
 
 // lines are the lines of a file, without empty ones at its end.

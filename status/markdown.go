@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 	"unicode"
@@ -9,22 +10,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// apart is a space of no width. It parts what forges would make a link or a
+// mention of: they look for those in the finished page too, where a backslash
+// of the source is long gone.
+const apart = "&#8203;"
+
 // escape makes text that a job's author wrote plain in Markdown and HTML: it
-// can be no link, no heading, no table cell and no comment.
+// can be no link, mention, heading, list, table cell or comment.
 func escape(text string) string {
+	text = oneLine(text)
 	var b strings.Builder
 	for i, r := range text {
+		if links(text, i) {
+			b.WriteString(apart)
+		}
 		switch {
-		case r == '\n' || r == '\t':
-			b.WriteByte(' ')
-		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
 		case r == '<':
 			b.WriteString("&lt;")
 		case r == '>':
 			b.WriteString("&gt;")
 		case r == '&':
 			b.WriteString("&amp;")
-		case strings.ContainsRune("\\`*_[]#|~$@", r), autolink(text, i):
+		case strings.ContainsRune("\\`*_[]#|~$", r), i == 0 && strings.ContainsRune("-+=", r):
 			b.WriteByte('\\')
 			b.WriteRune(r)
 		default:
@@ -34,10 +41,63 @@ func escape(text string) string {
 	return b.String()
 }
 
-// autolink says whether forges would make a link of the text around index i,
-// were it not for a backslash there: of https://… and of www.…
-func autolink(text string, i int) bool {
-	return strings.HasPrefix(text[i:], "://") || text[i] == '.' && i >= 3 && strings.EqualFold(text[i-3:i], "www")
+// oneLine is text without ends of lines and without what cannot be seen.
+func oneLine(text string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r) || unicode.In(r, unicode.Zl, unicode.Zp):
+			return ' '
+		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
+			return -1
+		}
+		return r
+	}, strings.ReplaceAll(text, "\r\n", "\n")))
+}
+
+// links says whether forges would make a link of what is before index i of a
+// text together with what follows: https://…, www.…, mailto:…, @mnist, #12, !12, GH-12.
+func links(text string, i int) bool {
+	before, after := text[:i], text[i:]
+	ends := func(s string) bool { return len(before) >= len(s) && strings.EqualFold(before[len(before)-len(s):], s) }
+	switch c := after[0]; {
+	case c == '/':
+		return ends(":") && strings.HasPrefix(after, "//")
+	case c == '.':
+		return ends("www")
+	case ends("mailto:"), ends("xmpp:"), ends("@"):
+		return c != ' '
+	case c >= '0' && c <= '9':
+		return ends("#") || ends("!") || ends("GH-")
+	}
+	return false
+}
+
+// plainName keeps of a name what can be in a code span or a diagram: names are
+// DNS labels and revisions are hashes, and nothing else gets through.
+func plainName(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '_'
+	}, s)
+}
+
+// link is a link to a file, from the directory of the file that it is in.
+func link(text, file string) string {
+	parts := strings.Split(file, "/")
+	for i := range parts {
+		parts[i] = strings.ReplaceAll(url.PathEscape(parts[i]), ":", "%3A")
+	}
+	return "[" + escape(text) + "](" + strings.Join(parts, "/") + ")"
+}
+
+// count is a number with what it counts: 1 task, 2 tasks.
+func count[N int | int32](n N, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 // fenced is text in a block that it cannot end.
@@ -55,7 +115,7 @@ func fenced(text string) string {
 	return fence + "text\n" + strings.TrimRight(text, "\n") + "\n" + fence + "\n"
 }
 
-// clock is a time as it is shown everywhere.
+// clock is a time as it is shown everywhere, in UTC.
 func clock(t metav1.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
 
 func optional(t *metav1.Time) string {

@@ -1,35 +1,48 @@
 package status
 
 import (
-	"encoding/json"
-	"fmt"
 	"regexp"
-
-	repo "github.com/trainyard/trainyard/repo-layout"
+	"strings"
 )
 
-// masks find what looks like a secret. Group 1, if there is one, is kept, and so is group 2.
+// masks find what looks like a secret by itself. Group 1, if there is one, is
+// kept, and so is group 2.
 var masks = []*regexp.Regexp{
-	regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`),
-	regexp.MustCompile(`(?s)\A[A-Za-z0-9+/=\s]*-----END [A-Z ]*PRIVATE KEY-----`),   // its begin was cut off
-	regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`), // JWT
+	regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\z)`),
+	regexp.MustCompile(`(?s)\A[A-Za-z0-9+/=\s]*-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----`), // its begin was cut off
+	regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`),          // JWT
 	regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z0-9]{16}\b`),
-	regexp.MustCompile(`\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|xox[abprs]-[A-Za-z0-9-]{10,})`),
+	regexp.MustCompile(`\bAIza[A-Za-z0-9_-]{35}`),
+	regexp.MustCompile(`\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|xox[abprs]-[A-Za-z0-9-]{10,}|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{30,})`),
 	regexp.MustCompile(`(?i)(\b[a-z][a-z0-9+.-]*://)[^\s/@:]*:[^\s/]+(@)`),
+	regexp.MustCompile(`(?i)(\bhttps?://)[a-z0-9_-]{16,}(@)`), // a token in place of a user
 	regexp.MustCompile(`(?i)(\bbearer\s+)[A-Za-z0-9._~+/=-]{8,}`),
-	regexp.MustCompile(`(?i)(\s--?[a-z-]*(?:password|secret|token|api-key)\s+)[^\s*-][^\s]*`),
+	regexp.MustCompile(`(?i)([?&](?:sig|x-amz-(?:signature|credential|security-token))=)[^\s&"']+`),
 }
 
-// assigned finds values of names that end like those of secrets. tokens=512
-// and token_count: 3 are none.
+// names of secrets, by their ends: tokens and token_count are none.
+const names = `(?:password|passwd|passphrase|secret|token|(?:api|access|account|private|secret)[_-]?key|credentials?|authorization)`
+
+// assigned finds values of names that end like those of secrets: the name, what
+// stands between, and the value, quoted or up to the next space.
 var assigned = regexp.MustCompile(
-	`(?i)([a-z0-9_.-]*(?:password|passwd|secret|token|(?:api|access|private|secret)[_-]?key|credentials?|authorization)["']?\s*[:=]\s*["']?(?:(?:basic|bearer|token)\s+)?)([^\s"',;&]+)`)
+	`(?i)([a-z0-9_.-]*` + names + `)((?:\\?["'])?\s*(?::=|=>|[:=])\s*)` +
+		`((?:(?:basic|bearer|digest|token)[ \t]+)?)(\\"[^"\n]*"?|"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?|[^\s"'&;]+)`)
 
-// plain is a value that is no secret, whatever its name: a number, or a word
-// before the secret.
-var plain = regexp.MustCompile(`(?i)^(?:basic|bearer|token|\*+)$|^[-+]?[0-9.][0-9._]{0,11}(?:[eE][-+]?[0-9]+)?[a-z/%)]{0,3}$`)
+// flags finds the values of arguments, in a shell's line or in a list.
+var flags = regexp.MustCompile(`(?i)(--?[a-z0-9_-]*` + names + `)(["']?,?\s+["']?)()([^\s"',*-][^\s"',]*)`)
 
-// Mask replaces what looks like a secret by ***.
+// vocabulary are names of tokens that language models have.
+var vocabulary = regexp.MustCompile(`(?i)(?:^|[_.-])(?:bos|eos|pad|unk|sep|cls|mask|special|image|next|last|first|start|end|stop|input|output|num|max|min|per|n)[_-]?token$`)
+
+var (
+	// nothing is a value that says nothing: masked before, or none.
+	nothing = regexp.MustCompile(`(?i)^["'\\]*(?:\*+|none|null|nil|true|false|basic|bearer|digest|token)?["'\\,)\]}]*$`)
+	number  = regexp.MustCompile(`^["']?[-+]?[0-9.][0-9._]{0,11}(?:[eE][-+]?[0-9]+)?[a-zA-Z/%]{0,4}["',)\]}]*$`)
+)
+
+// Mask replaces what looks like a secret by ***. It errs on the side of masking,
+// except for what every training logs: tokens/s=1200, eos_token: </s>.
 func Mask(text string) string {
 	for _, m := range masks {
 		if m.NumSubexp() == 0 {
@@ -38,49 +51,23 @@ func Mask(text string) string {
 			text = m.ReplaceAllString(text, "${1}***${2}")
 		}
 	}
-	return assigned.ReplaceAllStringFunc(text, func(found string) string {
-		parts := assigned.FindStringSubmatch(found)
-		if plain.MatchString(parts[2]) {
-			return found
-		}
-		return parts[1] + "***"
-	})
+	for _, m := range []*regexp.Regexp{assigned, flags} {
+		text = m.ReplaceAllStringFunc(text, func(found string) string { return maskValue(m.FindStringSubmatch(found)) })
+	}
+	return text
 }
 
-// public is a record as everybody may read it: what programs and backends said
-// is masked. It shares nothing with the record that it is made from.
-func public(r repo.Record) (repo.Record, error) {
-	var out repo.Record
-	b, err := json.Marshal(r)
-	if err == nil {
-		err = json.Unmarshal(b, &out)
+// maskValue masks the value of a name. A password may be a number; a token is none.
+func maskValue(parts []string) string {
+	all, name, between, scheme, value := parts[0], parts[1], parts[2], parts[3], parts[4]
+	token := strings.HasSuffix(strings.ToLower(name), "token")
+	if nothing.MatchString(value) || token && (number.MatchString(value) || vocabulary.MatchString(name)) {
+		return all
 	}
-	if err != nil {
-		return out, fmt.Errorf("copy the record of %s: %w", r.Key(), err)
+	quote := value[:len(value)-len(strings.TrimLeft(value, `\"'`))]
+	end := ""
+	if quote != "" && strings.HasSuffix(value, quote) {
+		end = quote
 	}
-	out.History, out.Dir, out.Damaged = r.History, r.Dir, r.Damaged
-	out.Message = Mask(out.Message)
-	for i := range out.Conditions {
-		out.Conditions[i].Message = Mask(out.Conditions[i].Message)
-	}
-	if run := out.Run; run != nil {
-		maskOutcome(run.Ending)
-		maskOutcome(run.Outcome)
-	}
-	for i := range out.Attempts {
-		maskOutcome(&out.Attempts[i].Outcome)
-	}
-	eachTask(&out, func(t *repo.TaskRecord) {
-		for i := range t.Attempts {
-			t.Attempts[i].Waiting = Mask(t.Attempts[i].Waiting)
-			maskOutcome(t.Attempts[i].Outcome)
-		}
-	})
-	return out, nil
-}
-
-func maskOutcome(o *repo.Outcome) {
-	if o != nil {
-		o.Message = Mask(o.Message)
-	}
+	return name + between + scheme + quote + "***" + end
 }

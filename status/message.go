@@ -48,7 +48,7 @@ func happened(r *repo.Record) string {
 	text := r.Metadata.Name + ": " + string(r.Phase)
 	switch run := r.Run; {
 	case run == nil:
-	case run.FinishedAt != nil && r.Phase == repo.Phase(run.Outcome.Result):
+	case run.FinishedAt != nil && run.Outcome != nil && r.Phase == repo.Phase(run.Outcome.Result):
 		text += " after " + took(run.StartedAt, run.FinishedAt)
 	case run.FinishedAt == nil && run.Attempt > 0:
 		text += fmt.Sprintf(", attempt %d", run.Attempt+1)

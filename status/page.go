@@ -3,7 +3,9 @@ package status
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
@@ -20,7 +22,7 @@ const (
 // if it is not there.
 func Page(r *repo.Record, tail func(path string) string) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# %s\n\n**%s**", escape(r.Key().String()), r.Phase)
+	fmt.Fprintf(&b, "# %s\n\n**%s**", escape(r.Key().String()), escape(string(r.Phase)))
 	if r.Reason != "" {
 		fmt.Fprintf(&b, " (%s)", escape(r.Reason))
 	}
@@ -28,6 +30,9 @@ func Page(r *repo.Record, tail func(path string) string) []byte {
 		fmt.Fprintf(&b, ": %s", escape(r.Message))
 	}
 	b.WriteString("\n\n")
+	if r.Schedule != nil && r.Schedule.Next != nil && r.Phase != repo.PhaseRemoved {
+		fmt.Fprintf(&b, "Next by its schedule: %s UTC\n\n", clock(*r.Schedule.Next))
+	}
 	list(&b, "Errors of the definition", r.Errors)
 	list(&b, "Warnings", r.Warnings)
 	if r.Run != nil {
@@ -40,15 +45,27 @@ func Page(r *repo.Record, tail func(path string) string) []byte {
 		failures(&b, r, tail)
 	}
 	history(&b, r)
-	fmt.Fprintf(&b, "## What can be done\n\n"+
-		"In a checkout of the repository: `trainyard rerun %[1]s` runs it again, `trainyard suspend %[1]s` and `trainyard resume %[1]s`"+
-		" hold it for a while, `trainyard stop %[1]s` ends it. Then `git push`.\n\nEverything that is known: [status.yaml](status.yaml)",
-		r.Metadata.Name)
+	todo(&b, r)
+	b.WriteString("Everything that is known: [status.yaml](status.yaml)")
 	if len(r.History) > 0 {
 		b.WriteString(", [history.jsonl](history.jsonl)")
 	}
 	b.WriteString("\n")
 	return b.Bytes()
+}
+
+// todo says what people can do with the job.
+func todo(b *bytes.Buffer, r *repo.Record) {
+	b.WriteString("## What can be done\n\n")
+	switch r.Phase {
+	case repo.PhaseRemoved:
+		b.WriteString("The job comes back when its definition does.\n\n")
+	case repo.PhaseInvalid:
+		b.WriteString("Nothing of the definition runs before it is mended: `trainyard validate` in a checkout of the repository says the same as this page.\n\n")
+	default:
+		fmt.Fprintf(b, "In a checkout of the repository: `trainyard rerun %[1]s` runs it again, `trainyard suspend %[1]s` and `trainyard resume %[1]s`"+
+			" hold it for a while, `trainyard stop %[1]s` ends it. Then `git push`.\n\n", plainName(r.Metadata.Name))
+	}
 }
 
 func list(b *bytes.Buffer, title string, items []string) {
@@ -64,14 +81,14 @@ func list(b *bytes.Buffer, title string, items []string) {
 
 func facts(b *bytes.Buffer, r *repo.Record) {
 	run := r.Run
-	fmt.Fprintf(b, "## Run %s\n\n| | |\n|---|---|\n", run.ID)
+	fmt.Fprintf(b, "## Run %s\n\nTimes are in UTC.\n\n| | |\n|---|---|\n", escape(run.ID))
 	row := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(b, "| %s | %s |\n", name, value)
 		}
 	}
 	row("started by", escape(strings.TrimSpace(string(run.Trigger.Kind)+" "+run.Trigger.Value)))
-	row("revision", "`"+escape(run.Revision)+"`")
+	row("revision", "`"+plainName(run.Revision)+"`")
 	row("defined in", escape(r.Definition.File))
 	row("started", clock(run.StartedAt))
 	row("finished", optional(run.FinishedAt))
@@ -82,14 +99,11 @@ func facts(b *bytes.Buffer, r *repo.Record) {
 		row("GPU hours", hours(run.GPUSeconds))
 	}
 	row("next attempt", optional(run.RetryAt))
-	if r.Schedule != nil {
-		row("next by schedule", optional(r.Schedule.Next))
-	}
 	b.WriteString("\n")
 }
 
 func role(b *bytes.Buffer, r *repo.RoleRecord) {
-	fmt.Fprintf(b, "### %s\n\n%d tasks: %d pending, %d running, %d succeeded, %d failed", escape(r.Name), r.Replicas, r.Pending, r.Running, r.Succeeded, r.Failed)
+	fmt.Fprintf(b, "### %s\n\n%s: %d pending, %d running, %d succeeded, %d failed", escape(r.Name), count(r.Replicas, "task"), r.Pending, r.Running, r.Succeeded, r.Failed)
 	switch {
 	case r.Outlives:
 		b.WriteString(" (it goes on after the run, until the next one or the job's removal)")
@@ -118,13 +132,13 @@ func taskRow(b *bytes.Buffer, t *repo.TaskRecord) {
 		a := &t.Attempts[k-1]
 		n, started, finished, why = a.Attempt+1, optional(a.StartedAt), optional(a.FinishedAt), a.Waiting
 		if a.Address != "" && a.StartedAt != nil && a.Outcome == nil {
-			why = "at " + a.Address
+			why = strings.TrimSpace("at " + a.Address + " " + why)
 		}
 		if a.Outcome != nil {
-			end, why = ending(a.Outcome), a.Message
+			end, why = ending(a.Outcome), a.Outcome.Message
 		}
 	}
-	fmt.Fprintf(b, "| %s | %s | %d | %d | %s | %s | %s | %s |\n", escape(t.Name), t.Phase, n, t.Retries.Total, started, finished, end, escape(why))
+	fmt.Fprintf(b, "| %s | %s | %d | %d | %s | %s | %s | %s |\n", escape(t.Name), escape(string(t.Phase)), n, t.Retries.Total, started, finished, end, escape(why))
 }
 
 // ending is an outcome in a table's cell.
@@ -134,7 +148,7 @@ func ending(o *repo.Outcome) string {
 		parts = append(parts, fmt.Sprintf("code %d", *o.ExitCode))
 	}
 	if o.Class != "" {
-		parts = append(parts, string(o.Class))
+		parts = append(parts, escape(string(o.Class)))
 	}
 	if o.Reason != "" {
 		parts = append(parts, escape(o.Reason))
@@ -156,17 +170,22 @@ func attempts(b *bytes.Buffer, r *repo.Record) {
 
 // failures shows the ends of the logs of failed task attempts, latest first.
 func failures(b *bytes.Buffer, r *repo.Record, tail func(string) string) {
-	var found []string
+	type failure struct {
+		title, log string
+		at         time.Time
+	}
+	var all []failure
 	collect := func(tasks []repo.TaskRecord, runAttempt int32) {
 		for _, t := range tasks {
 			for _, a := range t.Attempts {
 				if a.Log == "" {
 					continue
 				}
-				if text := tail(a.Log); text != "" {
-					found = append(found, fmt.Sprintf("### End of the log: %s, attempt %d.%d\n\n[%s](%s)\n\n%s\n",
-						escape(t.Name), runAttempt+1, a.Attempt+1, a.Log, a.Log, fenced(text)))
+				f := failure{title: fmt.Sprintf("%s, attempt %d.%d", escape(t.Name), runAttempt+1, a.Attempt+1), log: a.Log}
+				if a.FinishedAt != nil {
+					f.at = a.FinishedAt.Time
 				}
+				all = append(all, f)
 			}
 		}
 	}
@@ -176,8 +195,18 @@ func failures(b *bytes.Buffer, r *repo.Record, tail func(string) string) {
 	for _, role := range r.Roles {
 		collect(role.Tasks, r.Run.Attempt)
 	}
-	for i := len(found) - 1; i >= max(0, len(found)-pageTails); i-- {
-		b.WriteString(found[i])
+	slices.SortStableFunc(all, func(a, b failure) int { return b.at.Compare(a.at) })
+	shown := 0
+	for _, f := range all {
+		text := tail(f.log)
+		if text == "" {
+			continue
+		}
+		if shown++; shown > pageTails {
+			b.WriteString("The ends of earlier logs are beside this page, in [logs](logs).\n\n")
+			return
+		}
+		fmt.Fprintf(b, "### End of the log: %s\n\n%s\n\n%s\n", f.title, link(f.log, f.log), fenced(text))
 	}
 }
 
@@ -188,8 +217,8 @@ func history(b *bytes.Buffer, r *repo.Record) {
 	b.WriteString("## Finished runs\n\n| run | started by | started | took | result | attempts | retries | GPU hours |\n|---|---|---|---|---|---|---|---|\n")
 	for i := len(r.History) - 1; i >= max(0, len(r.History)-pageRuns); i-- {
 		s := &r.History[i]
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s %s | %d | %d | %s |\n", escape(s.ID), s.Trigger.Kind, clock(s.StartedAt), took(s.StartedAt, &s.FinishedAt),
-			s.Result, ending(&repo.Outcome{Class: s.Class, Reason: s.Reason}), s.Attempts, s.Retries.Total, hours(s.GPUSeconds))
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s %s | %d | %d | %s |\n", escape(s.ID), escape(string(s.Trigger.Kind)), clock(s.StartedAt), took(s.StartedAt, &s.FinishedAt),
+			escape(string(s.Result)), ending(&repo.Outcome{Class: s.Class, Reason: s.Reason}), s.Attempts, s.Retries.Total, hours(s.GPUSeconds))
 	}
 	if n := len(r.History) - pageRuns; n > 0 {
 		fmt.Fprintf(b, "\nand %d before them, in [history.jsonl](history.jsonl)\n", n)
@@ -223,15 +252,4 @@ func timeline(b *bytes.Buffer, r *repo.Record) {
 		return
 	}
 	fmt.Fprintf(b, "%s```\n\n", g.String())
-}
-
-// plainName is a task's name as Mermaid takes it: roles are DNS labels, and
-// nothing else gets through.
-func plainName(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' {
-			return r
-		}
-		return '_'
-	}, s)
 }

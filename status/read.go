@@ -2,6 +2,7 @@ package status
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"strings"
@@ -20,8 +21,8 @@ func Read(tip fs.FS, layout repo.Layout, environment string) (records []repo.Rec
 		}
 		rel := strings.TrimPrefix(strings.TrimPrefix(name, root), "/")
 		if e.IsDir() {
-			if e.Name() == "logs" || strings.Count(rel, "/") > 2 {
-				return fs.SkipDir
+			if strings.Count(rel, "/") > 2 {
+				return fs.SkipDir // runs' logs; a job may be called logs, and a namespace too
 			}
 			return nil
 		}
@@ -64,14 +65,18 @@ func readRecord(tip fs.FS, layout repo.Layout, environment, name string) (repo.R
 	if err == nil {
 		r, err = Decode(b)
 	}
-	if err == nil && path.Base(dir) != r.Metadata.Name {
-		err = errors.New("decode record: it is of another job, " + r.Metadata.Name)
+	namespace, _, _ := strings.Cut(strings.TrimPrefix(name, layout.EnvironmentDir(environment)+"/"), "/")
+	switch {
+	case err != nil:
+	case path.Base(dir) != r.Metadata.Name || namespace != r.Metadata.Namespace:
+		err = fmt.Errorf("decode record: it is of another job, %s", r.Key())
+	case r.Environment != "" && r.Environment != environment:
+		err = fmt.Errorf("decode record: it is of another environment, %s", r.Environment)
 	}
 	if err != nil {
 		problem := &repo.Error{File: name, Message: err.Error()}
-		parts := strings.Split(strings.TrimPrefix(name, layout.EnvironmentDir(environment)+"/"), "/")
 		return repo.Record{
-			Metadata: repo.RecordMeta{Name: path.Base(dir), Namespace: parts[0]}, Environment: environment, Dir: dir, Damaged: problem.Error(),
+			Metadata: repo.RecordMeta{Name: path.Base(dir), Namespace: namespace}, Environment: environment, Dir: dir, Damaged: problem.Error(),
 		}, []*repo.Error{problem}
 	}
 	r.Dir = dir

@@ -14,8 +14,8 @@ const (
 )
 
 // Tail is the end of a log as it may be read by everybody who can read the
-// repository: 50 lines or 16 KiB, whole lines if they are not longer than that,
-// with what looks like a secret masked.
+// repository: 50 lines or 16 KiB, whichever is less, whole lines if they are not
+// longer than that, with what looks like a secret masked.
 func Tail(log []byte) string {
 	text := Mask(clean(string(log)))
 	list := strings.Split(strings.TrimRight(text, "\n"), "\n")
@@ -23,10 +23,11 @@ func Tail(log []byte) string {
 		list = list[len(list)-tailLines:]
 	}
 	text = strings.Join(list, "\n")
-	for len(text) > tailBytes {
+	const most = tailBytes - len("\n") // the one that it ends with
+	for len(text) > most {
 		_, rest, more := strings.Cut(text, "\n")
 		if !more {
-			text = text[len(text)-tailBytes:]
+			text = text[len(text)-most:]
 			for len(text) > 0 && !utf8.RuneStart(text[0]) {
 				text = text[1:]
 			}
