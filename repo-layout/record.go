@@ -200,6 +200,9 @@ type TaskRecord struct {
 	Retries Retries   `json:"retries"`
 	// RetryAt is when the next attempt starts.
 	RetryAt *metav1.Time `json:"retryAt,omitempty"`
+	// FirstAttempt is the number of the task's first attempt since the job was
+	// scaled up to it again; attempts before it count for nothing.
+	FirstAttempt int32 `json:"firstAttempt,omitempty"`
 	// Attempts, oldest first, the last MaxAttempts of them.
 	Attempts []TaskAttemptRecord `json:"attempts"`
 }

@@ -155,18 +155,22 @@ func (w *world) checkRecord(in Input, out Output) {
 
 func (w *world) checkTask(run *repo.RunRecord, role string, t *repo.TaskRecord) {
 	require.LessOrEqual(w.t, len(t.Attempts), repo.MaxAttempts)
-	stopped := int32(0)
+	own, stopped := int32(0), int32(0)
 	for i, a := range t.Attempts {
 		require.Equal(w.t, t.Attempts[0].Attempt+int32(i), a.Attempt, "attempts of %s", t.Name)
 		name := repo.PodName(run.ID, repo.TaskAttempt{Task: repo.Task{Role: role, Index: t.Index}, RunAttempt: run.Attempt, Attempt: a.Attempt})
 		require.Equal(w.t, name, a.Pod)
 		require.True(w.t, a.Outcome != nil || i == len(t.Attempts)-1, "two attempts of %s go on at once", t.Name)
+		if a.Attempt < t.FirstAttempt {
+			continue // of before the task was scaled away
+		}
+		own++
 		if a.Outcome != nil && a.Result == repo.Stopped && i < len(t.Attempts)-1 {
 			stopped++
 		}
 	}
-	if n := len(t.Attempts); n > 0 && t.Attempts[0].Attempt == 0 {
-		retries := int32(n) - 1 - stopped
+	if own > 0 && t.Attempts[0].Attempt <= t.FirstAttempt {
+		retries := own - 1 - stopped
 		if t.RetryAt != nil {
 			retries++
 		}

@@ -225,6 +225,11 @@ func (d *decision) rescale() bool {
 	for i := range d.rec.Roles {
 		r := &d.rec.Roles[i]
 		if def := scaled.Job.Role(r.Name); def != nil {
+			for j := range r.Tasks {
+				if t := &r.Tasks[j]; t.Index >= r.Replicas && t.Index < def.Replicas {
+					renew(t)
+				}
+			}
 			r.Replicas = def.Replicas
 			for n := int32(len(r.Tasks)); n < r.Replicas; n++ {
 				r.Tasks = append(r.Tasks, newTask(r.Name, n))
@@ -232,4 +237,10 @@ func (d *decision) rescale() bool {
 		}
 	}
 	return true
+}
+
+// renew makes a task that was scaled away a new one: with all its retries
+// before it, and to be run whatever it has done. Only its numbers go on.
+func renew(t *repo.TaskRecord) {
+	t.FirstAttempt, t.Retries, t.RetryAt, t.Phase = nextAttempt(t), repo.Retries{}, nil, repo.TaskPending
 }

@@ -94,7 +94,7 @@ func (d *decision) advance(role *repo.Role, r *repo.RoleRecord, t *repo.TaskReco
 		return false
 	case a == nil && free != nil && free.fresh <= 0:
 		return false
-	case a == nil || a.Result == repo.Stopped:
+	case a == nil || a.Result == repo.Stopped || a.Attempt < t.FirstAttempt:
 	case t.RetryAt == nil:
 		return d.planRetry(role, t, a)
 	case d.drains(role) || !d.due(t.RetryAt.Time):
