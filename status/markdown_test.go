@@ -15,6 +15,7 @@ import (
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/extension"
 	markup "github.com/yuin/goldmark/renderer/html"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
@@ -111,6 +112,7 @@ func TestNoTextChangesThePages(t *testing.T) {
 	pages := func(t require.TestingT, text func() string) (page, board []byte) {
 		r := ran(record("j", repo.PhaseFailed), 0, repo.Failed)
 		r.Message, r.Reason, r.Warnings, r.Errors = text(), text(), []string{text()}, []string{text()}
+		r.Conditions = []metav1.Condition{{Status: metav1.ConditionFalse, Reason: text(), Message: "x" + text()}}
 		r.Run.Trigger.Value, r.Definition.File = text(), text()
 		a := &r.Roles[0].Tasks[0].Attempts[0]
 		a.Message, a.Reason = text(), text()

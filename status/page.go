@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
@@ -33,6 +35,7 @@ func Page(r *repo.Record, tail func(path string) string) []byte {
 	if r.Schedule != nil && r.Schedule.Next != nil && r.Phase != repo.PhaseRemoved {
 		fmt.Fprintf(&b, "Next by its schedule: %s UTC\n\n", clock(*r.Schedule.Next))
 	}
+	notes(&b, r)
 	list(&b, "Errors of the definition", r.Errors)
 	list(&b, "Warnings", r.Warnings)
 	if r.Run != nil {
@@ -52,6 +55,19 @@ func Page(r *repo.Record, tail func(path string) string) []byte {
 	}
 	b.WriteString("\n")
 	return b.Bytes()
+}
+
+// notes are conditions that do not hold, and that the phase does not tell of: a
+// definition that waits, a removal that is withheld.
+func notes(b *bytes.Buffer, r *repo.Record) {
+	if r.Phase == repo.PhaseRemoved {
+		return
+	}
+	for _, c := range r.Conditions {
+		if c.Status != metav1.ConditionTrue && c.Message != "" && c.Message != r.Message {
+			fmt.Fprintf(b, "> %s: %s\n\n", escape(c.Reason), escape(c.Message))
+		}
+	}
 }
 
 // todo says what people can do with the job.

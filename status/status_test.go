@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
@@ -83,6 +83,8 @@ func ran(r repo.Record, start int, result repo.Result) repo.Record {
 	return r
 }
 
+const gone = `12 of 13 jobs have vanished from the repository; nothing is stopped. If they are meant to go, commit this to trainyard.yaml: removal: {confirm: "4b825dc642"}`
+
 // all is a record of each kind.
 func all() []repo.Record {
 	running := ran(record("running", repo.PhaseRunning), 600, "")
@@ -110,11 +112,24 @@ func all() []repo.Record {
 	b.Tasks[0].Attempts[0].Outcome, b.Tasks[0].Attempts[0].FinishedAt, b.Tasks[0].Attempts[0].Address = nil, nil, "127.0.0.1:6006"
 	suspended := record("suspended", repo.PhaseSuspended)
 	suspended.Reason, suspended.Message = "Suspended", "the definition says suspend; nothing was started"
+	withheld := ran(record("withheld", repo.PhaseRunning), 650, "")
+	withheld.Run.GPUSeconds = 0
+	withheld.Conditions = []metav1.Condition{{Type: "Valid", Status: metav1.ConditionUnknown, Reason: "Withheld", Message: gone}}
+	retrying := ran(record("retrying", repo.PhaseRetrying), 400, repo.Failed)
+	first := retrying.Roles[0].Tasks[0]
+	retrying.Run.Attempt, retrying.Run.Retries, retrying.Run.RetryAt = 1, repo.Retries{Total: 1, Accountable: 1}, later(480)
+	retrying.Attempts = []repo.AttemptRecord{{StartedAt: at(400), FinishedAt: at(462), Outcome: *retrying.Run.Outcome, Tasks: []repo.TaskRecord{first}}}
+	retrying.Run.Outcome, retrying.Run.FinishedAt, retrying.History = nil, nil, nil
+	retrying.Reason, retrying.Message, retrying.Run.GPUSeconds = "Retry", "attempt 2 starts at 09:08:00", 7200
+	for i := range retrying.Roles {
+		role := &retrying.Roles[i]
+		role.Failed, role.Pending, role.Tasks = 0, 1, []repo.TaskRecord{{Name: role.Tasks[0].Name, Phase: repo.TaskPending}}
+	}
 	scheduled := record("scheduled", repo.PhaseScheduled)
 	scheduled.Schedule = &repo.ScheduleRecord{Since: at(0), Next: later(86400)}
 	return []repo.Record{
 		running, waiting, retried, ran(record("failed", repo.PhaseFailed), 300, repo.Failed), invalid, warned, board, suspended, scheduled,
-		ran(record("removed", repo.PhaseRemoved), 10, repo.Succeeded),
+		withheld, retrying, ran(record("removed", repo.PhaseRemoved), 10, repo.Succeeded),
 	}
 }
 
@@ -141,46 +156,74 @@ func TestPages(t *testing.T) {
 
 func TestDashboard(t *testing.T) {
 	records := all()
-	got := Dashboard(nil, repo.Layout{}, "prod", records, []string{"all jobs have vanished: confirm: abc"})
+	got := Dashboard(nil, repo.Layout{}, "prod", records, []string{gone})
 	golden(t, "dashboard.md", got)
-	assert.Equal(t, got, Dashboard(got, repo.Layout{}, "prod", records, []string{"all jobs have vanished: confirm: abc"}), "the same state gives the same bytes")
+	assert.Equal(t, got, Dashboard(got, repo.Layout{}, "prod", records, []string{gone}), "the same state gives the same bytes")
 	golden(t, "empty.md", Dashboard(nil, repo.Layout{}, "prod", nil, nil))
 }
 
 // Every number of the dashboard, counted once more from the records.
 func TestNumbersOfTheDashboard(t *testing.T) {
-	records := all()
+	checkNumbers(t, all())
+	rapid.Check(t, func(t *rapid.T) {
+		records := all()
+		for i := range records {
+			r := &records[i]
+			if r.Run == nil {
+				continue
+			}
+			r.Run.GPUSeconds = rapid.Int64Range(0, 1<<40).Draw(t, "seconds")
+			r.Run.Retries.Total = rapid.Int32Range(0, 99).Draw(t, "retries")
+			for k := range rapid.IntRange(0, 3).Draw(t, "runs") {
+				r.History = append(r.History, repo.RunSummary{ID: fmt.Sprint("run-", k), GPUSeconds: rapid.Int64Range(0, 1<<40).Draw(t, "before")})
+			}
+			role := &r.Roles[rapid.IntRange(0, 1).Draw(t, "role")]
+			role.Replicas = rapid.Int32Range(1, 40).Draw(t, "replicas")
+			role.Succeeded, role.Tasks = 0, nil
+			for n := range role.Replicas {
+				task := repo.TaskRecord{Name: fmt.Sprint(role.Name, "-", n), Phase: rapid.SampledFrom([]repo.TaskPhase{repo.TaskRunning, repo.TaskSucceeded}).Draw(t, "phase")}
+				task.Retries.Total = rapid.Int32Range(0, 3).Draw(t, "again")
+				if role.Tasks = append(role.Tasks, task); task.Phase == repo.TaskSucceeded {
+					role.Succeeded++
+				}
+			}
+		}
+		checkNumbers(t, records)
+	})
+}
+
+func checkNumbers(t require.TestingT, records []repo.Record) {
 	text := string(Dashboard(nil, repo.Layout{}, "prod", records, nil))
 	phases, runs, seconds := map[repo.Phase]int{}, 0, int64(0)
 	for _, r := range records {
 		phases[r.Phase]++
 		runs += len(r.History)
 		ids := map[string]int64{}
-		for _, s := range r.History {
-			ids[s.ID] = s.GPUSeconds
-		}
 		if r.Run != nil {
 			ids[r.Run.ID] = r.Run.GPUSeconds
 		}
+		for _, s := range r.History { // what was written when it had finished
+			ids[s.ID] = s.GPUSeconds
+		}
+		own := int64(0)
 		for _, n := range ids {
-			seconds += n
+			own += n
 		}
-		line := ""
-		for _, l := range strings.Split(text, "\n") {
-			if strings.HasPrefix(l, "| [nlp/"+r.Metadata.Name+"]") {
-				line = l
-			}
+		seconds += own
+		cells := rowOf(t, text, r.Metadata.Name)
+		require.Equal(t, string(r.Phase), cells[1])
+		if own > 0 {
+			require.Equal(t, fmt.Sprintf("%.2f", float64(own)/3600), cells[6], r.Metadata.Name)
 		}
-		require.NotEmpty(t, line, r.Metadata.Name)
-		cells := strings.Split(line, " | ")
-		assert.Equal(t, string(r.Phase), cells[1])
 		if r.Run == nil {
 			continue
 		}
 		done, want, retries := 0, 0, r.Run.Retries.Total
+		tasks := 0
 		for _, role := range r.Roles {
 			for _, task := range role.Tasks {
 				retries += task.Retries.Total
+				tasks++
 				if role.Daemon {
 					continue
 				}
@@ -189,14 +232,65 @@ func TestNumbersOfTheDashboard(t *testing.T) {
 				}
 			}
 		}
-		assert.Equal(t, fmt.Sprintf("%d/%d", done, want), cells[2], r.Metadata.Name)
-		assert.Equal(t, fmt.Sprint(retries), cells[3], r.Metadata.Name)
+		require.Equal(t, fmt.Sprintf("%d/%d", done, want), cells[2], r.Metadata.Name)
+		require.Equal(t, fmt.Sprint(retries), cells[3], r.Metadata.Name)
+		require.Equal(t, r.Run.StartedAt.Format("2006-01-02 15:04:05"), cells[4])
 	}
-	assert.Contains(t, text, fmt.Sprintf("%d jobs", len(records)))
-	for p, n := range phases {
-		assert.Contains(t, text, fmt.Sprintf("%d %s", n, p))
+	numbers := []string{fmt.Sprintf("%d jobs", len(records))}
+	for _, p := range []repo.Phase{
+		repo.PhaseRunning, repo.PhaseRetrying, repo.PhasePending, repo.PhaseWaiting, repo.PhaseSuspended, repo.PhaseScheduled,
+		repo.PhaseFailed, repo.PhaseInvalid, repo.PhaseSucceeded, repo.PhaseStopped, repo.PhaseRemoved,
+	} {
+		if phases[p] > 0 {
+			numbers = append(numbers, fmt.Sprintf("%d %s", phases[p], p))
+		}
 	}
-	assert.Contains(t, text, fmt.Sprintf("%d finished runs · %.2f GPU hours", runs, float64(seconds)/3600))
+	numbers = append(numbers, fmt.Sprintf("%d finished runs", runs), fmt.Sprintf("%.2f GPU hours", float64(seconds)/3600))
+	require.Contains(t, text, "\n"+strings.Join(numbers, " · ")+"\n")
+}
+
+// rowOf are the cells of a job's row.
+func rowOf(t require.TestingT, text, name string) []string {
+	var rows []string
+	for _, l := range strings.Split(text, "\n") {
+		if strings.HasPrefix(l, "| [nlp/"+name+"]") {
+			rows = append(rows, l)
+		}
+	}
+	require.Len(t, rows, 1, name)
+	return strings.Split(rows[0], " | ")
+}
+
+// A job in a phase of a later version is shown too, and the newest is the first.
+func TestNoJobIsLeftOut(t *testing.T) {
+	records := []repo.Record{ran(record("old", "Novel"), 1, ""), ran(record("new", "Novel"), 2, ""), ran(record("also", "Novel"), 1, ""), record("none", "")}
+	text := string(Dashboard(nil, repo.Layout{}, "prod", records, nil))
+	assert.Regexp(t, `(?s)### Others.*nlp/new.*nlp/also.*nlp/old.*nlp/none`, text)
+	assert.Equal(t, text, string(Dashboard(nil, repo.Layout{}, "prod", []repo.Record{records[2], records[3], records[1], records[0]}, nil)), "in any order")
+}
+
+// Marks that people or merges damaged cost nobody's words, and no section is there twice.
+func TestDamagedMarks(t *testing.T) {
+	section := func(env string, existing string) string {
+		return string(Dashboard([]byte(existing), repo.Layout{}, env, []repo.Record{record("j", repo.PhaseSucceeded)}, nil))
+	}
+	whole := section("qa", section("prod", "# Ours\n"))
+	for name, text := range map[string]string{
+		"no end":      strings.Replace(whole, "<!-- trainyard:end prod -->\n", "", 1),
+		"no begin":    strings.Replace(whole, "<!-- trainyard:begin prod -->\n", "", 1),
+		"doubled":     whole + "Theirs.\n" + section("prod", ""),
+		"no last end": strings.TrimSuffix(whole, "\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := section("prod", text)
+			assert.Equal(t, got, section("prod", got))
+			assert.Contains(t, got, strings.TrimSpace(section("qa", "#\n")[2:]), "qa's is whole")
+			assert.Equal(t, 1, strings.Count(got, "<!-- trainyard:begin prod -->\n## Environment prod\n\n1 job · 1 Succeeded · 0 finished runs")-strings.Count(name, "no end"))
+			for _, words := range []string{"# Ours\n", "Theirs.\n"} {
+				assert.Equal(t, strings.Contains(text, words), strings.Contains(got, words))
+			}
+		})
+	}
 }
 
 func TestDashboardKeepsWhatOthersWrote(t *testing.T) {
@@ -222,93 +316,4 @@ func TestManyJobsAreCut(t *testing.T) {
 	assert.Contains(t, text, "and 5 more")
 	assert.Contains(t, text, "j204", "the newest are there")
 	assert.NotContains(t, text, "j004")
-}
-
-func TestFiles(t *testing.T) {
-	r := ran(record("failed", repo.PhaseFailed), 300, repo.Failed)
-	tail := repo.Tail{Path: r.Roles[0].Tasks[0].Attempts[0].Log, Text: "boom\n"}
-	in := Input{Environment: "prod", Revision: "4b825dc", Changes: []repo.Change{{Record: r, Tails: []repo.Tail{tail}}}, Records: []repo.Record{r}}
-	files, message, err := Files(in)
-	require.NoError(t, err)
-	dir := "prod/nlp/failed/"
-	for _, name := range []string{"README.md", ".gitattributes", dir + "status.yaml", dir + "history.jsonl", dir + "README.md", dir + tail.Path} {
-		assert.NotEmpty(t, files[name], name)
-	}
-	assert.Len(t, files, 6)
-	assert.Equal(t, "failed: Failed after 1m2s\n\n[skip ci]\n\nTrainyard-Revision: 4b825dc\nTrainyard-Environment: prod\n", message)
-
-	// Once they are there, nothing is left to write, also not without the tail.
-	in.Tip = tree(files)
-	for _, tails := range [][]repo.Tail{{tail}, nil} {
-		in.Changes[0].Tails = tails
-		again, _, err := Files(in)
-		require.NoError(t, err)
-		assert.Empty(t, again)
-	}
-
-	got, problems := Read(in.Tip, repo.Layout{}, "prod")
-	require.Empty(t, problems)
-	require.Len(t, got, 1)
-	assert.Equal(t, asText(t, r), asText(t, got[0]))
-	require.Len(t, got[0].History, 1)
-	assert.True(t, r.History[0].FinishedAt.Equal(&got[0].History[0].FinishedAt))
-}
-
-func tree(files map[string][]byte) fstest.MapFS {
-	fs := fstest.MapFS{}
-	for name, b := range files {
-		fs[name] = &fstest.MapFile{Data: b}
-	}
-	return fs
-}
-
-func TestOldTailsAreRemoved(t *testing.T) {
-	r := ran(record("j", repo.PhaseSucceeded), 0, repo.Succeeded)
-	fs := fstest.MapFS{}
-	for i := range keptRuns + 3 {
-		s := r.History[0]
-		s.ID = fmt.Sprintf("j-%02d", i)
-		r.History = append(r.History, s)
-		fs["prod/nlp/j/logs/"+s.ID+"/worker-0-0-0.log"] = &fstest.MapFile{Data: []byte("x")}
-	}
-	files, _, err := Files(Input{Environment: "prod", Changes: []repo.Change{{Record: r}}, Records: []repo.Record{r}, Tip: fs})
-	require.NoError(t, err)
-	var gone []string
-	for name, b := range files {
-		if b == nil {
-			gone = append(gone, name)
-		}
-	}
-	assert.ElementsMatch(t, []string{
-		"prod/nlp/j/logs/j-00/worker-0-0-0.log", "prod/nlp/j/logs/j-01/worker-0-0-0.log", "prod/nlp/j/logs/j-02/worker-0-0-0.log",
-	}, gone)
-}
-
-func TestRecordsMoveWithTheShards(t *testing.T) {
-	r := ran(record("j", repo.PhaseSucceeded), 0, repo.Succeeded)
-	files, _, err := Files(Input{Environment: "prod", Changes: []repo.Change{{Record: r}}, Records: []repo.Record{r}})
-	require.NoError(t, err)
-	tip := tree(files)
-	layout := repo.Layout{Shards: 16}
-	records, problems := Read(tip, layout, "prod")
-	require.Empty(t, problems)
-	require.Len(t, records, 1)
-	files, _, err = Files(Input{Layout: layout, Environment: "prod", Changes: []repo.Change{{Record: records[0]}}, Records: records, Tip: tip})
-	require.NoError(t, err)
-	dir := layout.RecordDir("prod", r.Key())
-	assert.NotEmpty(t, files[dir+"/status.yaml"])
-	assert.NotEmpty(t, files[dir+"/history.jsonl"])
-	there, ok := files["prod/nlp/j/status.yaml"]
-	assert.True(t, ok && there == nil)
-	for name, b := range files {
-		delete(tip, name)
-		if b != nil {
-			tip[name] = &fstest.MapFile{Data: b}
-		}
-	}
-	again, problems := Read(tip, layout, "prod")
-	require.Empty(t, problems)
-	require.Len(t, again, 1)
-	require.Len(t, again[0].History, 1)
-	assert.Equal(t, r.History[0].ID, again[0].History[0].ID)
 }
