@@ -27,6 +27,7 @@ const (
 type Pod struct {
 	Name      string
 	UID       string
+	Job       string // its name
 	Run       string
 	Attempt   repo.TaskAttempt
 	State     PodState
@@ -49,9 +50,11 @@ func (p *Pod) Ended() bool { return p.State == PodSucceeded || p.State == PodFai
 
 // Failure is what a failed pod tells about its end.
 type Failure struct {
-	Reasons []string // of the pod and its disruption condition
-	Message string
-	Ends    []End // containers that terminated, init containers first
+	Reason     string   // of the pod alone
+	Reasons    []string // of the pod and its disruption condition
+	Message    string
+	Containers []string // names of all
+	Ends       []End    // containers that terminated, init containers first
 }
 
 // End is how a container terminated.
@@ -71,7 +74,7 @@ func podFacts(pod *corev1.Pod) (p Pod, ok bool) {
 		return Pod{}, false
 	}
 	p = Pod{
-		Name: pod.Name, UID: string(pod.UID), Run: run, Attempt: attempt,
+		Name: pod.Name, UID: string(pod.UID), Job: pod.Labels[repo.LabelJob], Run: run, Attempt: attempt,
 		Held:      slices.Contains(pod.Finalizers, repo.Finalizer),
 		CreatedAt: pod.CreationTimestamp.Time,
 		Node:      pod.Spec.NodeName,
@@ -99,7 +102,7 @@ func podFacts(pod *corev1.Pod) (p Pod, ok bool) {
 		p.Waiting = waiting(pod)
 	}
 	if p.State == PodFailed {
-		p.Failure.Message = pod.Status.Message
+		p.Failure.Reason, p.Failure.Message = pod.Status.Reason, pod.Status.Message
 		p.Failure.Reasons = reasons(pod)
 	}
 	return p, true
@@ -110,6 +113,7 @@ func (p *Pod) containers(pod *corev1.Pod) {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
 			s := &statuses[i]
+			p.Failure.Containers = append(p.Failure.Containers, s.Name)
 			p.Restarts += s.RestartCount
 			if r := s.State.Running; r != nil {
 				p.started(r.StartedAt.Time)

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -107,11 +108,17 @@ func TestPodFacts(t *testing.T) {
 		t.Run(row.rule, func(t *testing.T) {
 			pod := ourPod(t)
 			want := Pod{
-				Name: "mnist-abcdefghij-main-1-2-3", UID: "u1", Run: "mnist-abcdefghij", Held: true, CreatedAt: day, Node: "node-7",
+				Name: "mnist-abcdefghij-main-1-2-3", UID: "u1", Job: "mnist", Run: "mnist-abcdefghij", Held: true, CreatedAt: day, Node: "node-7",
 				Attempt: repo.TaskAttempt{Task: repo.Task{Role: "main", Index: 1}, RunAttempt: 2, Attempt: 3},
 			}
 			row.change(pod)
 			row.want(&want)
+			for _, s := range append(slices.Clone(pod.Status.InitContainerStatuses), pod.Status.ContainerStatuses...) {
+				want.Failure.Containers = append(want.Failure.Containers, s.Name)
+			}
+			if want.State == PodFailed {
+				want.Failure.Reason = pod.Status.Reason
+			}
 			before := pod.DeepCopy()
 			got, ok := podFacts(pod)
 			require.True(t, ok)

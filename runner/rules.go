@@ -16,6 +16,9 @@ func (r *rule) matches(p *Pod, main string) bool {
 	if len(r.Roles) > 0 && !slices.Contains(r.Roles, p.Attempt.Role) {
 		return false
 	}
+	if r.Pod != nil {
+		return matchesPattern(r.Pod, p)
+	}
 	if r.LogPattern != "" && !found(r.LogPattern, p.Tail) {
 		return false
 	}
@@ -76,4 +79,31 @@ func inRanges(ranges []repo.CodeRange, n int32) bool {
 func found(pattern, text string) bool {
 	re, err := regexp.Compile(pattern)
 	return err == nil && re.MatchString(text)
+}
+
+// matchesPattern says whether a pattern of FrameworkController's podFailureSpec
+// holds: upstream's own rules for it.
+func matchesPattern(want *repo.PodPattern, p *Pod) bool {
+	f := &p.Failure
+	for _, c := range []struct{ pattern, text string }{
+		{want.Name, p.Job + "-" + p.Attempt.Task.String()}, {want.Reason, f.Reason}, {want.Message, f.Message},
+	} {
+		if c.pattern != "" && !found(c.pattern, c.text) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(want.Containers, func(c repo.ContainerPattern) bool { return !matchesContainer(&c, f) })
+}
+
+func matchesContainer(want *repo.ContainerPattern, f *Failure) bool {
+	if want.Reason == "" && want.Message == "" && want.Signals == nil && want.ExitCodes == nil {
+		return slices.ContainsFunc(f.Containers, func(name string) bool { return want.Name == "" || found(want.Name, name) })
+	}
+	return slices.ContainsFunc(f.Ends, func(e End) bool {
+		return (want.Name == "" || found(want.Name, e.Container)) &&
+			(want.Reason == "" || found(want.Reason, e.Reason)) &&
+			(want.Message == "" || found(want.Message, e.Message)) &&
+			(want.Signals == nil || inRanges([]repo.CodeRange{*want.Signals}, e.Signal)) &&
+			(want.ExitCodes == nil || inRanges([]repo.CodeRange{*want.ExitCodes}, e.ExitCode))
+	})
 }
