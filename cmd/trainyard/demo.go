@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,18 +49,20 @@ func runDemo(ctx context.Context, o demoOptions, s streams) error {
 
 // newTrainerCommand is the training program of the examples and the demo.
 func newTrainerCommand(sys system) *cobra.Command {
-	config := trainer.Config{Out: sys.Out, TFConfig: sys.env("TF_CONFIG")}
+	config := trainer.Config{Out: sys.Out, Env: sys.env}
 	cmd := &cobra.Command{
-		Use:    "example-trainer",
-		Short:  "The training program of the examples: a task of a job with TF_CONFIG",
+		Use:    "example-trainer [MODE]",
+		Short:  "The training program of the examples: a task of a job, which finds the others as MODE says",
 		Hidden: true,
-		Args:   arguments(cobra.NoArgs, "[flags]"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return trainer.Run(cmd.Context(), config)
+		Args:   arguments(cobra.MaximumNArgs(1), "[MODE] [flags]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return trainer.Run(cmd.Context(), cmp.Or(strings.Join(args, ""), "tensorflow"), config)
 		},
 	}
 	cmd.Flags().IntVar(&config.Steps, "steps", 300, "steps of gradient descent")
 	cmd.Flags().IntVar(&config.Samples, "samples", 3000, "samples of each worker")
 	cmd.Flags().Float64Var(&config.Rate, "rate", 1, "learning rate")
+	cmd.Flags().IntVar(&config.Share, "share", 0, "share of the data, for MODE alone")
+	cmd.Flags().IntVar(&config.Processes, "processes", 1, "processes to start, for MODE mpirun")
 	return cmd
 }

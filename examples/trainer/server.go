@@ -94,18 +94,15 @@ func (p *Parameters) turn() {
 	p.turned = make(chan struct{})
 }
 
-// serve is the parameter server's process.
-func serve(ctx context.Context, address string, workers int, c Config) error {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return err
-	}
+// serve is the parameter server's process. It closes the listener.
+func serve(ctx context.Context, listener net.Listener, workers int, c Config) error {
+	defer listener.Close()
 	p := &Parameters{workers: workers, rate: c.Rate, waiting: map[int]Exchange{}, turned: make(chan struct{}), done: ctx.Done()}
 	server := rpc.NewServer()
 	if err := server.Register(p); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Out, "parameter server for %d workers at %s\n", workers, address)
+	fmt.Fprintf(c.Out, "parameter server for %d workers at %s\n", workers, listener.Addr())
 	return accept(ctx, listener, server)
 }
 

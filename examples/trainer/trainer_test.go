@@ -15,6 +15,18 @@ func tfConfig(ps, kind string, index int) string {
 	return fmt.Sprintf(`{"cluster":{"ps":[%q],"worker":["a:1","b:2"]},"task":{"type":%q,"index":%d}}`, ps, kind, index)
 }
 
+// environment is one of names and values in turn.
+func environment(pairs ...string) func(string) string {
+	return func(name string) string {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i] == name {
+				return pairs[i+1]
+			}
+		}
+		return ""
+	}
+}
+
 func freeAddress(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -31,15 +43,15 @@ func TestTwoWorkersLearnTogether(t *testing.T) {
 	config := Config{Steps: 40, Samples: 500, Rate: 1, Out: new(bytes.Buffer)}
 	server.Go(func() error {
 		c := config
-		c.TFConfig = tfConfig(ps, "ps", 0)
-		return Run(ctx, c)
+		c.Env = environment("TF_CONFIG", tfConfig(ps, "ps", 0))
+		return Run(ctx, "tensorflow", c)
 	})
 	var workers errgroup.Group
 	for i := range out {
 		workers.Go(func() error {
 			c := config
-			c.TFConfig, c.Out = tfConfig(ps, "worker", i), &out[i]
-			return Run(ctx, c)
+			c.Env, c.Out = environment("TF_CONFIG", tfConfig(ps, "worker", i)), &out[i]
+			return Run(ctx, "tensorflow", c)
 		})
 	}
 	require.NoError(t, workers.Wait())
@@ -91,7 +103,7 @@ func TestConfigErrors(t *testing.T) {
 		"role":      {`{"cluster":{"ps":["a:1"]},"task":{"type":"evaluator"}}`, `"evaluator" is neither`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.ErrorContains(t, Run(context.Background(), Config{TFConfig: c.config}), c.want)
+			require.ErrorContains(t, Run(context.Background(), "tensorflow", Config{Env: environment("TF_CONFIG", c.config)}), c.want)
 		})
 	}
 }

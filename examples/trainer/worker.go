@@ -11,10 +11,11 @@ import (
 // work is a worker's process: it computes gradients on its share of the data.
 func work(ctx context.Context, server string, index int, c Config) error {
 	d := makeData(c.Samples, uint64(index))
-	client, err := dial(ctx, server)
+	conn, err := connect(ctx, server)
 	if err != nil {
-		return err
+		return fmt.Errorf("parameter server: %w", err)
 	}
+	client := rpc.NewClient(conn)
 	defer client.Close()
 	var s State
 	if err := call(ctx, client, "Join", index, &s); err != nil {
@@ -37,24 +38,24 @@ func work(ctx context.Context, server string, index int, c Config) error {
 	return nil
 }
 
-// patience is how long a worker waits for the server to come up.
+// patience is how long a process waits for the others to come up.
 const patience = 30 * time.Second
 
-// dial connects to the server, which may start later than the worker.
-func dial(ctx context.Context, address string) (*rpc.Client, error) {
+// connect connects to a process that may start later than this one.
+func connect(ctx context.Context, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var dialer net.Dialer
 	for {
 		conn, err := dialer.DialContext(ctx, "tcp", address)
 		if err == nil {
-			return rpc.NewClient(conn), nil
+			return conn, nil
 		}
 		timer := time.NewTimer(50 * time.Millisecond)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, fmt.Errorf("parameter server: %w", err)
+			return nil, fmt.Errorf("%w: %w", err, ctx.Err())
 		case <-timer.C:
 		}
 	}
