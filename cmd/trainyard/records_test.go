@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
+	"github.com/trainyard/trainyard/status"
 )
 
 func at(second int) metav1.Time {
@@ -243,4 +244,18 @@ func TestLogsOfTheRecord(t *testing.T) {
 		assert.Equal(t, exitProblems, code)
 		assert.Contains(t, errs, "keeps none")
 	}
+}
+
+// The terminal and the dashboard count the same: daemons are no tasks to be done.
+func TestStatusCountsAsTheDashboard(t *testing.T) {
+	rec := record("a", repo.PhaseSucceeded)
+	rec.Roles[0].Replicas, rec.Roles[0].Succeeded, rec.Roles[0].Failed = 2, 2, 0
+	rec.Roles = append(rec.Roles, repo.RoleRecord{Name: "ps", Replicas: 1, Daemon: true, Tasks: []repo.TaskRecord{{Name: "ps-0", Retries: repo.Retries{Total: 4}}}})
+	b := newBench(t)
+	b.published([]repo.Record{rec})
+	code, out, errs := b.run("status", "--repo", "x")
+	require.Zero(t, code, errs)
+	assert.Regexp(t, `default/a +Succeeded +2/2 +6 `, out)
+	board := string(status.Dashboard(nil, repo.Layout{}, "default", []repo.Record{rec}, nil))
+	assert.Contains(t, board, "| Succeeded | 2/2 | 6 |")
 }
