@@ -41,7 +41,9 @@ func (r *reader) tensorBoard(job *repo.Job) {
 	name := r.tensorBoardName(job.Name)
 	role := repo.Role{
 		Name: tensorBoardRole, Replicas: 1, Daemon: true, Outlives: true, MinFailed: repo.Never, MinSucceeded: repo.Never,
-		// As the Deployment that it was: whatever its end, it is started again.
+		// As the Deployment that it was: its container is started again whatever
+		// its end, also when the run is over; and a pod that is lost while the run
+		// goes on gets another.
 		Retry: repo.Retry{Limit: repo.Always, Mode: repo.ByCount, Backoff: replicaspec.Retry().Backoff},
 		Port:  tensorBoardPort, MainContainer: name, Template: r.tensorBoardTemplate(name),
 	}
@@ -79,7 +81,7 @@ func (r *reader) tensorBoardName(job string) string {
 func (r *reader) tensorBoardTemplate(name string) corev1.PodTemplateSpec {
 	tb := r.spec.TensorBoard
 	t := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-		RestartPolicy: corev1.RestartPolicyNever, Volumes: tb.Volumes,
+		RestartPolicy: corev1.RestartPolicyAlways, Volumes: tb.Volumes,
 		Containers: []corev1.Container{{
 			Name: name, Image: r.spec.TfImage, VolumeMounts: tb.VolumeMounts,
 			// On a cluster the variable is 6006, TensorBoard's own port and that of
