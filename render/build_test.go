@@ -54,10 +54,10 @@ func FuzzUnit(f *testing.F) {
 		if overlay != "" {
 			files["overlays/prod/kustomization.yaml"] = overlay
 		}
-		started := time.Now()
+		started := time.Now() // of what runs away
 		defs, err := New(environmentOf).Render(context.Background(), snapshotOf(files))
 		require.NoError(t, err)
-		require.Less(t, time.Since(started), 10*time.Second)
+		require.Less(t, time.Since(started), time.Minute)
 		found := false
 		for _, j := range defs.Jobs {
 			found = found || j.Name == "good"

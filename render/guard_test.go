@@ -223,7 +223,7 @@ func TestHostileInputs(t *testing.T) {
 			require.NotEmpty(t, lines)
 			require.Contains(t, strings.Join(lines, "\n"), tests[name].want)
 			require.NotEmpty(t, defs.Invalid)
-			require.Less(t, time.Since(started), 5*time.Second)
+			require.Less(t, time.Since(started), time.Minute) // what grows without bound takes longer than that
 			for _, line := range lines {
 				require.Less(t, len(line), 1000)
 			}

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -237,4 +240,29 @@ func TestPublishStopsWithItsContext(t *testing.T) {
 	srv.setSpoil(nil)
 	_, err = m.Publish(t.Context(), put("status", map[string]string{"a": "2"}))
 	require.NoError(t, err)
+}
+
+// A push that is given up in the middle leaves no lock behind, which would
+// keep everybody from pushing.
+func TestPushThatIsGivenUpLeavesNoLock(t *testing.T) {
+	b := newBare(t)
+	b.commit("status", map[string]string{"a": "1"})
+	m := mirrorOf(t, b.dir)
+	marker := filepath.Join(t.TempDir(), "locked")
+	b.hook("reference-transaction", `[ "$1" = prepared ] && touch `+marker+" && sleep 100\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := m.Publish(ctx, put("status", map[string]string{"a": "2"}))
+		done <- err
+	}()
+	require.Eventually(t, func() bool { _, err := os.Stat(marker); return err == nil }, 20*time.Second, 5*time.Millisecond)
+	require.FileExists(t, filepath.Join(b.dir, "refs/heads/status.lock"), "the push is in the middle")
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+	assert.NoFileExists(t, filepath.Join(b.dir, "refs/heads/status.lock"))
+	require.NoError(t, os.Remove(filepath.Join(b.dir, "hooks", "reference-transaction")))
+	_, err := m.Publish(t.Context(), put("status", map[string]string{"a": "3"}))
+	require.NoError(t, err)
+	assert.Equal(t, "3", b.show("status", "a"))
 }

@@ -224,7 +224,7 @@ func TestGitDaemon(t *testing.T) {
 	require.NoError(t, ln.Close())
 	cmd := exec.CommandContext(t.Context(), "git", "daemon", "--listen=127.0.0.1", fmt.Sprintf("--port=%d", addr.Port),
 		"--base-path="+filepath.Dir(b.dir), "--export-all", "--enable=receive-pack", "--reuseaddr")
-	killGroup(cmd)
+	endGroup(cmd)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Cancel(); _ = cmd.Wait() })
 	require.Eventually(t, func() bool {

@@ -57,7 +57,7 @@ func (w *streamWire) close() {
 func openProcess(s *session, path string) (wire, error) {
 	cmd := exec.CommandContext(s.ctx, "git", strings.TrimPrefix(s.service, "git-"), path)
 	cmd.Env = serviceEnv(os.Environ())
-	killGroup(cmd)
+	endGroup(cmd)
 	cmd.WaitDelay = 2 * time.Second
 	said := &tail{}
 	cmd.Stderr = said
