@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -96,5 +97,19 @@ func mpi(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	c.Out = tagged{c.Out, fmt.Sprintf("[%d] ", rank)} // all write into the launcher's log
 	return together(ctx, c, member{Rank: rank + 1, Size: size + 1, Address: c.Env(rootVariable)})
+}
+
+// tagged puts a tag before every line, each of which is one Write.
+type tagged struct {
+	out io.Writer
+	tag string
+}
+
+func (t tagged) Write(line []byte) (int, error) {
+	if _, err := t.out.Write(append([]byte(t.tag), line...)); err != nil {
+		return 0, err
+	}
+	return len(line), nil
 }

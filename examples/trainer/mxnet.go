@@ -8,10 +8,14 @@ import (
 	"net"
 )
 
+// counts are how many processes there are, as each of them was told.
+type counts struct{ Servers, Workers int }
+
 // node is what a process tells the scheduler: its role, and where a server listens.
 type node struct {
 	Role    string
 	Address string
+	Told    counts
 }
 
 // place is the answer, when all have come.
@@ -23,16 +27,16 @@ type place struct {
 // mxnet is a scheduler, a server or a worker, as MXNet's parameter server has
 // them: only the scheduler's address is known, and it tells the others'.
 func mxnet(ctx context.Context, c Config) error {
-	workers, err := c.number("DMLC_NUM_WORKER")
-	if err != nil {
+	var told counts
+	var err error
+	if told.Workers, err = c.number("DMLC_NUM_WORKER"); err != nil {
 		return err
 	}
-	servers, err := c.number("DMLC_NUM_SERVER")
-	if err != nil {
+	if told.Servers, err = c.number("DMLC_NUM_SERVER"); err != nil {
 		return err
 	}
-	if servers != 1 || workers < 1 {
-		return fmt.Errorf("DMLC_NUM_SERVER is %d and DMLC_NUM_WORKER %d, want one server and some workers", servers, workers)
+	if told.Servers != 1 || told.Workers < 1 {
+		return fmt.Errorf("DMLC_NUM_SERVER is %d and DMLC_NUM_WORKER %d, want one server and some workers", told.Servers, told.Workers)
 	}
 	if _, err := c.number("DMLC_PS_ROOT_PORT"); err != nil {
 		return err
@@ -40,24 +44,23 @@ func mxnet(ctx context.Context, c Config) error {
 	root := net.JoinHostPort(c.Env("DMLC_PS_ROOT_URI"), c.Env("DMLC_PS_ROOT_PORT"))
 	switch role := c.Env("DMLC_ROLE"); role {
 	case "scheduler":
-		return schedule(ctx, root, map[string]int{"server": servers, "worker": workers}, c)
+		return schedule(ctx, root, told, c)
 	case "server", "worker":
-		return scheduled(ctx, root, role, workers, c)
+		return scheduled(ctx, root, node{Role: role, Told: told}, c)
 	default:
 		return fmt.Errorf("DMLC_ROLE is %q, want scheduler, server or worker", role)
 	}
 }
 
 // scheduled is a server or a worker.
-func scheduled(ctx context.Context, root, role string, workers int, c Config) error {
+func scheduled(ctx context.Context, root string, self node, c Config) error {
 	conn, err := connect(ctx, root)
 	if err != nil {
 		return fmt.Errorf("scheduler: %w", err)
 	}
 	defer conn.Close()
-	self := node{Role: role}
 	var listener net.Listener
-	if role == "server" { // at the address by which this machine is seen, on any port
+	if self.Role == "server" { // at the address by which this machine is seen, on any port
 		host, _, err := net.SplitHostPort(conn.LocalAddr().String())
 		if err != nil {
 			return err
@@ -75,16 +78,16 @@ func scheduled(ctx context.Context, root, role string, workers int, c Config) er
 	if err := errors.Join(p.enc.Encode(self), p.dec.Decode(&here)); err != nil {
 		return fmt.Errorf("scheduler: %w", err)
 	}
-	if role == "server" {
-		return serve(ctx, listener, workers, c)
+	if self.Role == "server" {
+		return serve(ctx, listener, self.Told.Workers, c)
 	}
 	return work(ctx, here.Server, here.Rank, c)
 }
 
 // schedule waits for all others, tells them where the server is, and returns
 // when the last worker has hung up.
-func schedule(ctx context.Context, root string, want map[string]int, c Config) error {
-	came, err := admit(ctx, root, want)
+func schedule(ctx context.Context, root string, told counts, c Config) error {
+	came, err := admit(ctx, root, told)
 	defer func() {
 		for _, p := range came {
 			_ = p.conn.Close()
@@ -93,7 +96,7 @@ func schedule(ctx context.Context, root string, want map[string]int, c Config) e
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Out, "scheduler at %s: %d servers and %d workers have come\n", root, want["server"], want["worker"])
+	fmt.Fprintf(c.Out, "scheduler at %s: %d servers and %d workers have come\n", root, told.Servers, told.Workers)
 	for _, p := range came {
 		if err := p.enc.Encode(p.place); err != nil {
 			return err
@@ -103,14 +106,11 @@ func schedule(ctx context.Context, root string, want map[string]int, c Config) e
 		if p.Role != "worker" {
 			continue
 		}
-		stop := context.AfterFunc(ctx, func() { _ = p.conn.Close() })
-		var more node
-		err := p.dec.Decode(&more)
-		if stop(); !errors.Is(err, io.EOF) {
-			return fmt.Errorf("worker %d: %v behind the last step", p.Rank, err)
+		if more, err := p.introduced(ctx); !errors.Is(err, io.EOF) {
+			return fmt.Errorf("worker %d: %w, not its end (%v)", p.Rank, err, more)
 		}
 	}
-	return ctx.Err()
+	return nil
 }
 
 // admitted is a process that the scheduler knows.
@@ -120,8 +120,16 @@ type admitted struct {
 	place
 }
 
-// admit waits until there are as many of each role as there should be.
-func admit(ctx context.Context, root string, want map[string]int) (came []*admitted, err error) {
+// introduced reads what the process says of itself.
+func (p *admitted) introduced(ctx context.Context) (n node, err error) {
+	stop := context.AfterFunc(ctx, func() { _ = p.conn.Close() })
+	defer stop()
+	err = p.dec.Decode(&n)
+	return n, err
+}
+
+// admit waits until there are as many of each role as the scheduler was told.
+func admit(ctx context.Context, root string, told counts) (came []*admitted, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	listener, err := net.Listen("tcp", root)
@@ -131,8 +139,8 @@ func admit(ctx context.Context, root string, want map[string]int) (came []*admit
 	defer listener.Close()
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
-	have, server := map[string]int{}, ""
-	for have["server"] < want["server"] || have["worker"] < want["worker"] {
+	want, have, server := map[string]int{"server": told.Servers, "worker": told.Workers}, map[string]int{}, ""
+	for len(came) < told.Servers+told.Workers {
 		conn, err := listener.Accept()
 		if ctx.Err() != nil {
 			return came, fmt.Errorf("%d servers and %d workers came: %w", have["server"], have["worker"], ctx.Err())
@@ -142,15 +150,15 @@ func admit(ctx context.Context, root string, want map[string]int) (came []*admit
 		}
 		p := &admitted{peer: newPeer(conn)}
 		came = append(came, p)
-		end := context.AfterFunc(ctx, func() { _ = conn.Close() })
-		err = p.dec.Decode(&p.node)
-		if end(); err != nil {
+		p.node, err = p.introduced(ctx)
+		switch {
+		case err != nil:
 			return came, fmt.Errorf("%s does not say who it is: %w", conn.RemoteAddr(), err)
-		}
-		if have[p.Role] >= want[p.Role] {
+		case p.Told != told:
+			return came, fmt.Errorf("a %s was told of %d servers and %d workers, and the scheduler of %d and %d", p.Role, p.Told.Servers, p.Told.Workers, told.Servers, told.Workers)
+		case have[p.Role] >= want[p.Role]:
 			return came, fmt.Errorf("a %s too many: want %d", p.Role, want[p.Role])
-		}
-		if p.Role == "server" {
+		case p.Role == "server":
 			server = p.Address
 		}
 		p.Rank = have[p.Role]
