@@ -27,6 +27,11 @@ test-e2e: # the whole program alone
 bench:
 	go test -run '^$$' -bench . -benchmem ./...
 
+FUZZTIME := 10m
+fuzz: # every reader of job files, one after another
+	@for p in $$(grep -rl 'func FuzzRead(' render | xargs -n1 dirname | sort -u); do \
+	  echo "fuzz $$p"; go test "./$$p" -run '^$$' -fuzz '^FuzzRead$$' -fuzztime $(FUZZTIME) -parallel 1 || exit 1; done
+
 build:
 	go build -buildvcs=auto -trimpath -o bin/trainyard ./cmd/trainyard
 
@@ -36,4 +41,4 @@ demo: build
 clean:
 	rm -rf bin
 
-.PHONY: all fmt vet lint cross test test-e2e bench build demo clean
+.PHONY: all fmt vet lint cross test test-e2e bench fuzz build demo clean
