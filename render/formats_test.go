@@ -64,6 +64,11 @@ func formatsPage(t *testing.T) (sections []*section) {
 // and no row is about a field that is not there.
 func TestFormatsPage(t *testing.T) {
 	sections := formatsPage(t)
+	titles := map[string]bool{}
+	for _, s := range sections {
+		assert.False(t, titles[s.title], "two sections are called %s", s.title)
+		titles[s.title] = true
+	}
 	used := map[string]map[string]bool{} // rows of a section that some format has
 	var specs []reflect.Type             // whose fields stand in a section of their own
 	for _, format := range known() {
