@@ -3,10 +3,13 @@
 package manifesttest
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -150,7 +153,7 @@ func readDocument(f manifest.Format, doc *manifest.Document) (problems string, o
 
 // Fuzz feeds a format with files that begin as the seeds.
 func Fuzz(f *testing.F, format manifest.Format, seeds ...string) {
-	for _, s := range seeds {
+	for _, s := range append(seeds, kept(f)...) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -209,4 +212,21 @@ func FuzzConfig(f *testing.F, read func(*manifest.Object, *repo.Settings), seeds
 			}
 		}
 	})
+}
+
+// kept are the inputs that earlier fuzzing found of interest: a quoted string
+// on each line of testdata/fuzz.txt.
+func kept(f *testing.F) (inputs []string) {
+	f.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "fuzz.txt"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	require.NoError(f, err)
+	for line := range strings.Lines(string(text)) {
+		s, err := strconv.Unquote(strings.TrimSuffix(line, "\n"))
+		require.NoError(f, err)
+		inputs = append(inputs, s)
+	}
+	return inputs
 }
