@@ -40,10 +40,10 @@ func (w *world) change(file, from, to string) {
 }
 
 // log is what a task of a job in the default namespace wrote.
-func (w *world) log(job, task string) string {
-	w.t.Helper()
+func (w *world) log(t *testing.T, job, task string) string {
+	t.Helper()
 	code, out := w.trainyard("logs", job, task, "--repo", w.remote, "--state-dir", w.state)
-	require.Equal(w.t, 0, code, out)
+	require.Equal(t, 0, code, out)
 	return strings.TrimSpace(out)
 }
 
@@ -101,17 +101,17 @@ func TestFormats(t *testing.T) {
 				require.Equal(t, repo.Succeeded, a.Result, task)
 				require.EqualValues(t, 0, *a.ExitCode, task)
 			}
-			// A daemon that the end of the job overtook was stopped, and its log
-			// went with its pod.
+			// A task that the end of the job overtook was stopped, and its log
+			// went with its pod. One that had ended keeps it.
 			for task, part := range c.says {
 				if ended(t, rec, task).Result == repo.Succeeded {
-					assert.Contains(t, w.log(c.job, task), part, task)
+					assert.Contains(t, w.log(t, c.job, task), part, task)
 				}
 			}
 			var last []string
 			for _, task := range strings.Fields(c.same) {
 				if ended(t, rec, task).Result == repo.Succeeded {
-					last = append(last, lastSteps(w.log(c.job, task))...)
+					last = append(last, lastSteps(w.log(t, c.job, task))...)
 				}
 			}
 			for _, line := range last {
@@ -199,7 +199,7 @@ func TestFormatsContradicted(t *testing.T) {
 		assert.Empty(t, rec.Attempts, job)
 		if alone {
 			assert.Equal(t, task, rec.Run.Outcome.Task, job)
-			assert.Contains(t, w.log(job, task), says, job)
+			assert.Contains(t, w.log(t, job, task), says, job)
 		} else if assert.NotNil(t, rec.Run.Outcome.ExitCode, job) {
 			assert.EqualValues(t, 1, *rec.Run.Outcome.ExitCode, job)
 		}

@@ -27,7 +27,9 @@ type Backend interface {
 	// that can never run is Invalid, BadRequest or Forbidden.
 	Create(ctx context.Context, pod *corev1.Pod) error
 	// Delete asks a pod to end, within grace seconds if that is not nil, and
-	// removes it when it has ended and is not held.
+	// removes it when it has ended and is not held. One that has ended by itself
+	// and is held is a Conflict, without a grace of 0: nobody may think of it
+	// as stopped, and its log stays.
 	Delete(ctx context.Context, namespace, name, uid string, grace *int64) error
 	// Release takes the record's finalizer off.
 	Release(ctx context.Context, namespace, name, uid string) error

@@ -249,7 +249,7 @@ func (l *Loop) perform(ctx context.Context, now time.Time, e *entry, out Output)
 	for _, a := range out.Actions {
 		if a.Kind == Create {
 			creations = append(creations, a)
-		} else if err := l.do(ctx, e, a); err != nil && first == nil {
+		} else if err := l.do(ctx, now, e, a); err != nil && first == nil {
 			first = err
 		}
 	}
@@ -343,14 +343,19 @@ func (l *Loop) create(ctx context.Context, now time.Time, e *entry, run *repo.Ru
 }
 
 // do performs an action that is no creation.
-func (l *Loop) do(ctx context.Context, e *entry, a Action) error {
+func (l *Loop) do(ctx context.Context, now time.Time, e *entry, a Action) error {
 	switch a.Kind {
 	case Delete:
 		var grace *int64
 		if a.Force {
 			grace = new(int64)
 		}
-		return l.backend.Delete(ctx, e.key.Namespace, a.Pod, a.UID, grace)
+		err := l.backend.Delete(ctx, e.key.Namespace, a.Pod, a.UID, grace)
+		if apierrors.IsConflict(err) { // the pod is not what Decide saw: look again
+			l.queue.add(e.key, now.Add(passBackoff(0)))
+			return nil
+		}
+		return err
 	case Release:
 		return l.backend.Release(ctx, e.key.Namespace, a.Pod, a.UID)
 	case Forget:

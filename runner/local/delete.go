@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -26,8 +27,9 @@ func (b *Backend) find(namespace, name, uid string) (*entry, error) {
 
 // Delete asks a pod to end: it is told to, and killed when its grace period is
 // over. A second Delete can only shorten the period. A pod that has ended is
-// removed with its files unless the finalizer holds it. That the pod, or that
-// very pod, is not there is what was asked for.
+// removed with its files; while the finalizer holds it, that is a Conflict
+// unless override is 0. That the pod, or that very pod, is not there is what
+// was asked for.
 func (b *Backend) Delete(ctx context.Context, namespace, name, uid string, override *int64) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -38,6 +40,9 @@ func (b *Backend) Delete(ctx context.Context, namespace, name, uid string, overr
 	}
 	if e == nil {
 		return nil
+	}
+	if e.outcome != nil && e.held() && e.deletion == nil && (override == nil || *override > 0) {
+		return apierrors.NewConflict(podResource, name, errors.New("it has ended by itself, and its record is not written yet"))
 	}
 	r := request{At: time.Now(), Grace: grace(e.pod, override)}
 	if old := e.deletion; old == nil || r.deadline().Before(old.deadline()) {
