@@ -3,11 +3,19 @@ package kubernetes
 import (
 	"context"
 	"errors"
-	"io"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/rs/zerolog"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
@@ -23,49 +31,119 @@ type Options struct {
 	Log        zerolog.Logger
 }
 
+const (
+	// inFlight bounds the writes that the server is asked for at once.
+	inFlight = 32
+	// patience is how long an answer is waited for.
+	patience = 30 * time.Second
+	// manager is the name under which fields of objects are owned.
+	manager = "trainyard"
+)
+
+var podResource = schema.GroupResource{Resource: "pods"}
+
 // Backend holds the pods of one environment on a cluster.
-type Backend struct{ options Options }
+type Backend struct {
+	options Options
+	client  kubernetes.Interface
+	dynamic dynamic.Interface
 
-// New connects to a cluster that may be away: only Runs waits for it. Close ends it.
-func New(o Options) (*Backend, error) { return &Backend{options: o}, nil }
+	informers []cache.SharedIndexInformer
+	writes    chan struct{} // a place for each write that is under way
+	news      chan announcement
+	cancel    context.CancelFunc
+	done      sync.WaitGroup
 
-var errNothing = errors.New("kubernetes runner: not there")
+	mu sync.Mutex // everything below
+	// trouble is why the pods could not be watched at troubleAt, nil since they could.
+	trouble   error
+	troubleAt time.Time
+	runs      map[string]knownRun
+	output    map[types.UID]time.Time // last output of pods whose run asks for progress
+	stuck     map[types.UID]string    // what events say of pods that do not start
+	watches   map[*watch]struct{}
+}
+
+// knownRun is what is remembered of a run that was prepared.
+type knownRun struct {
+	key      repo.Key
+	owner    types.UID // of its config map
+	progress time.Duration
+}
+
+// New prepares a backend for a cluster that may be away: only Runs waits for
+// it. The backend works until Close.
+func New(o Options) (*Backend, error) {
+	if o.Environment == "" {
+		return nil, errors.New("kubernetes runner: no environment")
+	}
+	config := rest.CopyConfig(o.Config)
+	config.QPS, config.Burst = -1, -1
+	config.UserAgent = "trainyard/" + o.Environment
+	// Resources of other vendors have no protobuf form.
+	anything, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes runner: %w", err)
+	}
+	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes runner: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	b := &Backend{
+		options: o, client: client, dynamic: anything, cancel: cancel,
+		writes: make(chan struct{}, inFlight), news: make(chan announcement, 1024),
+		runs: map[string]knownRun{}, output: map[types.UID]time.Time{}, stuck: map[types.UID]string{}, watches: map[*watch]struct{}{},
+	}
+	namespaces := slices.Compact(slices.Sorted(slices.Values(o.Namespaces)))
+	if len(namespaces) == 0 {
+		namespaces = []string{corev1.NamespaceAll}
+	}
+	for _, n := range namespaces {
+		informer, err := b.informer(n)
+		if err != nil {
+			cancel()
+			return nil, fmt.Errorf("kubernetes runner: %w", err)
+		}
+		b.informers = append(b.informers, informer)
+	}
+	for _, informer := range b.informers {
+		b.done.Go(func() { informer.RunWithContext(ctx) })
+	}
+	b.done.Go(func() { b.inquire(ctx) })
+	b.done.Go(func() { b.announceAll(ctx) })
+	return b, nil
+}
 
 // Close ends the backend's own work. Pods run on.
-func (b *Backend) Close() error { return nil }
-
-// Prepare implements runner.Backend.
-func (b *Backend) Prepare(context.Context, *repo.Run, int32) (repo.Addresses, error) {
-	return nil, errNothing
+func (b *Backend) Close() error {
+	b.cancel()
+	b.done.Wait()
+	return nil
 }
 
-// Runs implements runner.Backend.
-func (b *Backend) Runs(context.Context) ([]repo.Run, error) { return nil, errNothing }
-
-// Jobs implements runner.Backend.
-func (b *Backend) Jobs(context.Context) ([]repo.Key, error) { return nil, errNothing }
-
-// Pods implements runner.Backend.
-func (b *Backend) Pods(context.Context, repo.Key) ([]corev1.Pod, error) { return nil, errNothing }
-
-// Create implements runner.Backend.
-func (b *Backend) Create(context.Context, *corev1.Pod) error { return errNothing }
-
-// Delete implements runner.Backend.
-func (b *Backend) Delete(ctx context.Context, namespace, name, uid string, grace *int64) error {
-	return errNothing
+// Healthy says why the cluster's pods are not known, nil when they are.
+func (b *Backend) Healthy() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if time.Since(b.troubleAt) > stale {
+		return nil
+	}
+	return b.trouble
 }
 
-// Release implements runner.Backend.
-func (b *Backend) Release(ctx context.Context, namespace, name, uid string) error { return errNothing }
-
-// Forget implements runner.Backend.
-func (b *Backend) Forget(ctx context.Context, run, namespace string) error { return errNothing }
-
-// Watch implements runner.Backend.
-func (b *Backend) Watch(ctx context.Context, changed func(repo.Key)) error { return errNothing }
-
-// Log implements runner.Backend.
-func (b *Backend) Log(ctx context.Context, namespace, name, container string, tail int64, follow bool) (io.ReadCloser, error) {
-	return nil, errNothing
+// write waits for a place among the writes, and for the answer no longer than
+// patience. Its caller calls free.
+func (b *Backend) write(ctx context.Context) (inner context.Context, free func(), err error) {
+	select {
+	case b.writes <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	inner, cancel := context.WithTimeout(ctx, patience)
+	return inner, func() {
+		cancel()
+		<-b.writes
+	}, nil
 }

@@ -1,0 +1,84 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+// Create starts a pod, owned by its run. Its name is the lock: a second one of
+// the same name is AlreadyExists, in the server's own answer.
+func (b *Backend) Create(ctx context.Context, pod *corev1.Pod) error {
+	ctx, free, err := b.write(ctx)
+	if err != nil {
+		return err
+	}
+	defer free()
+	run := pod.Labels[repo.LabelRun]
+	owner, err := b.owner(ctx, pod.Namespace, run)
+	if err != nil {
+		return err
+	}
+	pod = pod.DeepCopy()
+	pod.OwnerReferences = append(pod.OwnerReferences, ownerReference(run, owner))
+	_, err = b.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: manager})
+	return err
+}
+
+// Rehearse asks the server whether it would take pods, one after another,
+// without making any: its answer to the first that it refuses.
+func (b *Backend) Rehearse(ctx context.Context, pods []*corev1.Pod) error {
+	for _, pod := range pods {
+		if err := b.rehearse(ctx, pod); err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Backend) rehearse(ctx context.Context, pod *corev1.Pod) error {
+	ctx, free, err := b.write(ctx)
+	if err != nil {
+		return err
+	}
+	defer free()
+	_, err = b.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: manager, DryRun: []string{metav1.DryRunAll}})
+	return err
+}
+
+// owner is the UID of a run's config map.
+func (b *Backend) owner(ctx context.Context, namespace, run string) (types.UID, error) {
+	b.mu.Lock()
+	known, ok := b.runs[run]
+	b.mu.Unlock()
+	if ok && known.owner != "" {
+		return known.owner, nil
+	}
+	m, err := b.client.CoreV1().ConfigMaps(namespace).Get(ctx, run, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("the run's config map: %w", err)
+	}
+	return m.UID, nil
+}
+
+// ownerReference makes a run's config map the owner of an object: what a run
+// needs goes when that goes.
+func ownerReference(run string, uid types.UID) metav1.OwnerReference {
+	controller := true
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: run, UID: uid, Controller: &controller}
+}
+
+// served says whether the backend may work in a namespace.
+func (b *Backend) served(namespace string) error {
+	if len(b.options.Namespaces) == 0 || slices.Contains(b.options.Namespaces, namespace) {
+		return nil
+	}
+	return apierrors.NewForbidden(podResource, "", fmt.Errorf("this daemon does not serve namespace %s", namespace))
+}

@@ -1,0 +1,228 @@
+package kubernetes
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+const (
+	// runKey of a run's config map holds its definition.
+	runKey = "run.json.gz"
+	// maxRun bounds what is unpacked.
+	maxRun = 64 << 20
+)
+
+// Prepare makes what an attempt of a run needs around its pods: a config map
+// with the run's definition, which owns all the rest; the unit's objects; a
+// headless service by which its tasks find each other.
+func (b *Backend) Prepare(ctx context.Context, run *repo.Run, attempt int32) (repo.Addresses, error) {
+	if err := b.served(run.Job.Namespace); err != nil {
+		return nil, err
+	}
+	ctx, free, err := b.write(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	owner, err := b.keep(ctx, run)
+	if err != nil {
+		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
+	}
+	addr := addresses(run)
+	if err := b.service(ctx, run, attempt, owner); err != nil {
+		return nil, fmt.Errorf("prepare run %s: service: %w", run.ID, err)
+	}
+	objects, err := run.Objects(attempt, addr)
+	if err != nil {
+		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
+	}
+	for _, o := range objects {
+		if err := b.apply(ctx, run, owner, o); err != nil {
+			return nil, fmt.Errorf("prepare run %s: %s %s: %w", run.ID, o.Kind, o.Name, err)
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.runs[run.ID] = knownRun{key: run.Job.Key, owner: owner, progress: run.Job.ProgressDeadline}
+	return addr, nil
+}
+
+// addresses are names that the cluster's DNS knows by the run's service,
+// whatever pod the task has now.
+func addresses(run *repo.Run) repo.Addresses {
+	return func(t repo.Task) repo.Address {
+		host, subdomain, port := t.String(), run.ID, int32(0)
+		if role := run.Job.Role(t.Role); role != nil {
+			host, subdomain = cmp.Or(role.Template.Spec.Hostname, host), cmp.Or(role.Template.Spec.Subdomain, subdomain)
+			port = role.Port
+		}
+		return repo.Address{Host: host + "." + subdomain, Port: port}
+	}
+}
+
+// keep stores the run's definition and returns the UID of what it is stored in.
+func (b *Backend) keep(ctx context.Context, run *repo.Run) (types.UID, error) {
+	packed, err := pack(run)
+	if err != nil {
+		return "", err
+	}
+	maps := b.client.CoreV1().ConfigMaps(run.Job.Namespace)
+	want := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: run.ID, Namespace: run.Job.Namespace, Labels: runLabels(run)},
+		BinaryData: map[string][]byte{runKey: packed},
+	}
+	made, err := maps.Create(ctx, want, metav1.CreateOptions{FieldManager: manager})
+	if err == nil {
+		return made.UID, nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return "", err
+	}
+	there, err := maps.Get(ctx, run.ID, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	if there.Labels[repo.LabelRun] != run.ID || there.Labels[repo.LabelManagedBy] != repo.ManagedBy {
+		return "", fmt.Errorf("config map %s is somebody else's", run.ID)
+	}
+	if bytes.Equal(there.BinaryData[runKey], packed) {
+		return there.UID, nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": there.UID}, "binaryData": want.BinaryData})
+	if err != nil {
+		return "", err
+	}
+	_, err = maps.Patch(ctx, run.ID, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
+	return there.UID, err
+}
+
+// pack gives the same bytes for the same run.
+func pack(run *repo.Run) ([]byte, error) {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if err := json.NewEncoder(w).Encode(run); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+func unpack(packed []byte) (*repo.Run, error) {
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(r, maxRun))
+	if err != nil {
+		return nil, err
+	}
+	var run repo.Run
+	if err := json.Unmarshal(text, &run); err != nil {
+		return nil, err
+	}
+	return &run, nil
+}
+
+func runLabels(run *repo.Run) map[string]string {
+	return map[string]string{
+		repo.LabelManagedBy: repo.ManagedBy, repo.LabelEnvironment: run.Environment, repo.LabelJob: run.Job.Name, repo.LabelRun: run.ID,
+	}
+}
+
+// Runs are those that Prepare has seen and Forget has not, by ID. It waits
+// until the cluster's pods are known: nothing may be decided without them.
+func (b *Backend) Runs(ctx context.Context) ([]repo.Run, error) {
+	if err := b.synced(ctx); err != nil {
+		return nil, err
+	}
+	namespaces := b.options.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{corev1.NamespaceAll}
+	}
+	var out []repo.Run
+	for _, n := range namespaces {
+		found, err := b.runsIn(ctx, n)
+		if err != nil {
+			return nil, fmt.Errorf("list runs: %w", err)
+		}
+		out = append(out, found...)
+	}
+	slices.SortFunc(out, func(a, b repo.Run) int { return cmp.Compare(a.ID, b.ID) })
+	return out, nil
+}
+
+// page is how many config maps are asked for at once: each may be large.
+const page = 100
+
+func (b *Backend) runsIn(ctx context.Context, namespace string) (out []repo.Run, err error) {
+	options := metav1.ListOptions{LabelSelector: b.ours() + "," + repo.LabelRun, Limit: page}
+	for {
+		list, err := b.client.CoreV1().ConfigMaps(namespace).List(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			m := &list.Items[i]
+			packed, ok := m.BinaryData[runKey]
+			if !ok || m.DeletionTimestamp != nil {
+				continue // an object of a unit
+			}
+			run, err := unpack(packed)
+			if err == nil && (run.ID != m.Name || run.Job.Namespace != m.Namespace || run.Environment != b.options.Environment) {
+				err = errors.New("it is another run's")
+			}
+			if err != nil {
+				// The runner prepares a run again before each pod: it heals by itself.
+				b.options.Log.Warn().Err(err).Str("configMap", m.Namespace+"/"+m.Name).Msg("a run's definition is unreadable")
+				continue
+			}
+			b.mu.Lock()
+			b.runs[run.ID] = knownRun{key: run.Job.Key, owner: m.UID, progress: run.Job.ProgressDeadline}
+			b.mu.Unlock()
+			out = append(out, *run)
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return out, nil
+		}
+	}
+}
+
+// Forget removes a run's config map, and with it all that it owns.
+func (b *Backend) Forget(ctx context.Context, run, namespace string) error {
+	ctx, free, err := b.write(ctx)
+	if err != nil {
+		return err
+	}
+	defer free()
+	background := metav1.DeletePropagationBackground
+	options := metav1.DeleteOptions{PropagationPolicy: &background}
+	b.mu.Lock()
+	if known, ok := b.runs[run]; ok && known.owner != "" {
+		options.Preconditions = &metav1.Preconditions{UID: &known.owner}
+	}
+	b.mu.Unlock()
+	err = b.client.CoreV1().ConfigMaps(namespace).Delete(ctx, run, options)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("forget run %s: %w", run, err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.runs, run)
+	return nil
+}

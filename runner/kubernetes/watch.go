@@ -1,0 +1,132 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+// watch collects the jobs that changed until its owner has looked.
+type watch struct {
+	mu     sync.Mutex
+	keys   map[repo.Key]struct{}
+	signal chan struct{} // has room for one
+}
+
+// Watch calls changed with a job's key whenever one of its pods changed, until
+// ctx ends. It mends its own connections: while the server is away it is silent.
+func (b *Backend) Watch(ctx context.Context, changed func(repo.Key)) error {
+	w := &watch{keys: map[repo.Key]struct{}{}, signal: make(chan struct{}, 1)}
+	b.mu.Lock()
+	b.watches[w] = struct{}{}
+	b.mu.Unlock()
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.watches, w)
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.signal:
+		}
+		w.mu.Lock()
+		keys := w.keys
+		w.keys = map[repo.Key]struct{}{}
+		w.mu.Unlock()
+		for key := range keys {
+			changed(key)
+		}
+	}
+}
+
+// seen tells of a pod that is new or has changed.
+func (b *Backend) seen(o any) {
+	if pod, ok := o.(*corev1.Pod); ok {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.trouble = nil
+		b.tell(keyOf(pod))
+	}
+}
+
+// gone tells of a pod that the server does not have any more.
+func (b *Backend) gone(o any) {
+	if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = last.Obj
+	}
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.output, pod.UID)
+	delete(b.stuck, pod.UID)
+	b.tell(keyOf(pod))
+}
+
+// tell wakes every watch; b.mu is held.
+func (b *Backend) tell(key repo.Key) {
+	for w := range b.watches {
+		w.mu.Lock()
+		w.keys[key] = struct{}{}
+		w.mu.Unlock()
+		select {
+		case w.signal <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// stale is how long after its last word a trouble is taken for over: watches
+// are tried again more often than that.
+const stale = 2 * time.Minute
+
+// troubled notes that the pods cannot be watched, and logs it once.
+func (b *Backend) troubled(err error) {
+	b.mu.Lock()
+	first := b.trouble == nil || time.Since(b.troubleAt) > stale
+	b.trouble, b.troubleAt = err, time.Now()
+	b.mu.Unlock()
+	if first {
+		b.options.Log.Warn().Err(err).Msg("the cluster's pods cannot be watched; they run on")
+	}
+}
+
+// away is the error of who has to know the pods and cannot.
+func (b *Backend) away() error {
+	if err := b.Healthy(); err != nil {
+		return fmt.Errorf("the cluster's pods are not known: %w", err)
+	}
+	return errors.New("the cluster's pods are not known yet")
+}
+
+// synced waits until all pods are known.
+func (b *Backend) synced(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for _, informer := range b.informers {
+		for !informer.HasSynced() {
+			select {
+			case <-ctx.Done():
+				return b.away()
+			case <-tick.C:
+			}
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.trouble = nil
+	return nil
+}
