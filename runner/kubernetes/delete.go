@@ -98,9 +98,9 @@ func (b *Backend) Release(ctx context.Context, namespace, name, uid string) erro
 }
 
 // unlessGone is err, or nil when that very pod is not there any more: that is
-// what was asked for. The server calls a UID that does not fit a conflict too.
+// what was asked for. The server calls a UID that does not fit a conflict, or invalid.
 func (b *Backend) unlessGone(ctx context.Context, namespace, name, uid string, err error) error {
-	if apierrors.IsConflict(err) && uid != "" {
+	if (apierrors.IsConflict(err) || apierrors.IsInvalid(err)) && uid != "" {
 		now, gerr := b.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		if gerr == nil && string(now.UID) != uid {
 			return nil

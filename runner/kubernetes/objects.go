@@ -45,19 +45,26 @@ func (b *Backend) service(ctx context.Context, run *repo.Run, attempt int32, own
 	return err
 }
 
-// resources are the kinds of objects that may stand beside jobs.
-var resources = map[schema.GroupVersionKind]string{
-	{Version: "v1", Kind: "ConfigMap"}:             "configmaps",
-	{Version: "v1", Kind: "Service"}:               "services",
-	{Version: "v1", Kind: "PersistentVolumeClaim"}: "persistentvolumeclaims",
+// resourceOf is the server's word for a kind of objects that may stand beside
+// jobs, "" for others.
+func resourceOf(kind schema.GroupVersionKind) string {
+	switch kind {
+	case corev1.SchemeGroupVersion.WithKind("ConfigMap"):
+		return "configmaps"
+	case corev1.SchemeGroupVersion.WithKind("Service"):
+		return "services"
+	case corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"):
+		return "persistentvolumeclaims"
+	}
+	return ""
 }
 
 // apply brings an object of the job's unit to the server, by server-side apply
 // under a name of the run: several runs can own one object, which goes with the last.
 func (b *Backend) apply(ctx context.Context, run *repo.Run, owner types.UID, o repo.Object) error {
 	gvk := schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)
-	resource, ok := resources[gvk]
-	if !ok {
+	resource := resourceOf(gvk)
+	if resource == "" {
 		return fmt.Errorf("objects of kind %s are not applied", o.Kind)
 	}
 	var object unstructured.Unstructured
