@@ -38,7 +38,7 @@ func sign(body string) string {
 func options() (Options, Bell) {
 	bell := NewBell()
 	return Options{
-		Secret: []byte(secret), Branch: "main", Hasten: bell.Ring, Ready: func() error { return nil },
+		Secret: []byte(secret), Branch: "main", Hasten: bell.Ring, Ready: func() (string, error) { return "ok: stands by", nil },
 		Metrics: NewMetrics("test"), Now: time.Now,
 	}, bell
 }
@@ -161,7 +161,7 @@ func TestWithoutSecretThereIsNoHook(t *testing.T) {
 
 func TestProbesAndMetrics(t *testing.T) {
 	o, _ := options()
-	o.Ready = func() error { return errors.New("no records read yet") }
+	o.Ready = func() (string, error) { return "", errors.New("no records read yet") }
 	o.Metrics.Synced(time.Unix(1000, 0), nil)
 	o.Metrics.Synced(time.Unix(2000, 0), errors.New("away"))
 	o.Metrics.Rendered()
