@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,7 +44,8 @@ type Options struct {
 	Hooks  runner.Hooks
 	// Contended is told how often a push of records lost a race. It may be nil.
 	Contended func(times int)
-	// Open opens what runs the pods, once the state directory is ours.
+	// Open opens what runs the pods, once the state directory is ours and this
+	// daemon leads.
 	Open func(stateDir string) (Backend, error)
 	// Election lets one of several daemons lead. Without one this daemon does.
 	Election Election
@@ -55,11 +57,14 @@ type Daemon struct {
 	opts     Options
 	remote   *gitsync.Remote
 	mirror   *gitsync.Mirror
-	backend  Backend
 	renderer *render.Renderer
 	shared   *shared
 	polled   atomic.Bool
-	loop     atomic.Pointer[runner.Loop] // of the present term; nil while another daemon leads
+
+	mu sync.Mutex
+	// Of the present term; nil while another daemon leads.
+	backend Backend
+	loop    *runner.Loop
 }
 
 // Open takes the state directory and what an earlier daemon left in it. It
@@ -80,17 +85,14 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if d.remote, err = gitsync.NewRemote(d.opts.Remote); err != nil {
 		return err
 	}
-	if d.mirror, err = gitsync.Open(ctx, gitsync.Options{Dir: filepath.Join(d.opts.StateDir, "git"), Read: d.remote}); err != nil {
-		return err
-	}
-	d.backend, err = d.opts.Open(d.opts.StateDir)
+	d.mirror, err = gitsync.Open(ctx, gitsync.Options{Dir: filepath.Join(d.opts.StateDir, "git"), Read: d.remote})
 	return err
 }
 
 // Records are the records as they are now, those that wait for a push too. A
 // daemon that does not lead knows none.
 func (d *Daemon) Records() []repo.Record {
-	if loop := d.loop.Load(); loop != nil {
+	if _, loop := d.present(); loop != nil {
 		return loop.Records()
 	}
 	return nil
@@ -98,7 +100,7 @@ func (d *Daemon) Records() []repo.Record {
 
 // Unpublished is how many records wait for the remote.
 func (d *Daemon) Unpublished() int {
-	if loop := d.loop.Load(); loop != nil {
+	if _, loop := d.present(); loop != nil {
 		return loop.Unpublished()
 	}
 	return 0
@@ -107,7 +109,7 @@ func (d *Daemon) Unpublished() int {
 // Failed names the jobs that have failed, or could not run: their definition
 // has errors, or the policy forbids them.
 func (d *Daemon) Failed() (failed []string) {
-	if loop := d.loop.Load(); loop != nil {
+	if _, loop := d.present(); loop != nil {
 		failed = loop.Damaged()
 	}
 	for _, r := range d.Records() {
@@ -127,10 +129,7 @@ func (d *Daemon) Problems() []string { return d.shared.errors() }
 
 // Close lets go of everything. Pods run on.
 func (d *Daemon) Close() error {
-	var errs []error
-	if d.backend != nil {
-		errs = append(errs, d.backend.Close())
-	}
+	errs := []error{d.end()}
 	if d.mirror != nil {
 		errs = append(errs, d.mirror.Close())
 	}

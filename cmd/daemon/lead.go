@@ -19,6 +19,8 @@ type Election interface {
 	Hold(ctx context.Context, lead func(term context.Context) error) error
 	// Leader names who is known to lead: "" is nobody yet.
 	Leader() string
+	// Healthy says why it cannot be asked who leads, nil when it can.
+	Healthy() error
 }
 
 // Run serves until ctx ends, or with Once until every job has come to rest.
@@ -32,28 +34,61 @@ func (d *Daemon) Run(ctx context.Context) error {
 
 var errLost = errors.New("another daemon may lead")
 
-// lead runs a loop until ctx or the term ends. Each term has a loop of its own,
-// which reads everything again: what an earlier one knew is old. So has a
-// daemon that met a record on the branch that knows more than its own.
+// lead runs a loop until ctx or the term ends. Each term has a loop and a
+// backend of its own, which read everything again: what earlier ones knew is
+// old. So has a daemon that met a record on the branch that knows more than its own.
 func (d *Daemon) lead(ctx, term context.Context) error {
+	if err := d.begin(); err != nil {
+		return err
+	}
 	for {
 		loop, err := d.serve(ctx, term)
 		var overtaken *overtakenError
 		switch {
 		case term.Err() != nil:
-			d.loop.Store(nil)
-			return nil // no push after that: the next leader's records are newer
+			return d.end() // no push after that: the next leader's records are newer
 		case errors.As(err, &overtaken):
 			d.opts.Log.Error().Msg(overtaken.Error() + "; all records are read again")
 			if wait(ctx, term) {
 				continue
 			}
-			return nil
+			return d.end()
 		case ctx.Err() != nil:
 			d.finish(term, loop)
 		}
 		return err
 	}
+}
+
+// begin opens the backend, and end closes it.
+func (d *Daemon) begin() error {
+	backend, err := d.opts.Open(d.opts.StateDir)
+	if err != nil {
+		return err
+	}
+	d.polled.Store(false)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.backend = backend
+	return nil
+}
+
+func (d *Daemon) end() error {
+	d.mu.Lock()
+	backend := d.backend
+	d.backend, d.loop = nil, nil
+	d.mu.Unlock()
+	if backend == nil {
+		return nil
+	}
+	return backend.Close()
+}
+
+// present is what runs now; both are nil while another daemon leads.
+func (d *Daemon) present() (Backend, *runner.Loop) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.backend, d.loop
 }
 
 // serve runs one loop to its end.
@@ -69,11 +104,12 @@ func (d *Daemon) serve(ctx, term context.Context) (*runner.Loop, error) {
 	definitions := &source{
 		once: o.Once, own: d.shared.get().Root, mirror: d.mirror, branch: o.Branch, environment: o.Environment, renderer: d.renderer, shared: d.shared,
 	}
+	d.mu.Lock()
 	loop := runner.New(d.backend, records, runner.Options{
 		Environment: o.Environment, Poll: o.Poll, Publish: o.Publish, Forbidden: o.Forbidden, Log: o.Log, Hooks: d.watch(o.Hooks),
 	})
-	d.polled.Store(false)
-	d.loop.Store(loop)
+	d.loop = loop
+	d.mu.Unlock()
 	err := loop.Run(work, definitions, o.Hasten, o.Once)
 	var overtaken *overtakenError
 	if cause := context.Cause(work); errors.As(cause, &overtaken) && ctx.Err() == nil {
@@ -127,7 +163,10 @@ func (d *Daemon) watch(h runner.Hooks) runner.Hooks {
 }
 
 // Leads says whether this daemon leads.
-func (d *Daemon) Leads() bool { return d.loop.Load() != nil }
+func (d *Daemon) Leads() bool {
+	backend, _ := d.present()
+	return backend != nil
+}
 
 // Ready says whether the daemon does what it is there for: it has read the
 // repository, or stands by for the one that leads, which it names.
@@ -146,9 +185,14 @@ func (d *Daemon) Ready() (state string, err error) {
 	return "", errors.New("who leads is not known yet")
 }
 
-// Healthy says why the backend's pods are not known, nil when they are.
+// Healthy says why it is not known what runs, or for a daemon that does not
+// lead, who leads; nil when it is.
 func (d *Daemon) Healthy() error {
-	if b, ok := d.backend.(interface{ Healthy() error }); ok {
+	backend, _ := d.present()
+	if backend == nil && d.opts.Election != nil {
+		return d.opts.Election.Healthy()
+	}
+	if b, ok := backend.(interface{ Healthy() error }); ok {
 		return b.Healthy()
 	}
 	return nil

@@ -51,7 +51,7 @@ type Lease struct {
 	refused chan error // has room for one
 
 	mu      sync.Mutex
-	trouble string // why the lease cannot be had, as it was logged last
+	trouble error  // why the lease cannot be had, as it was logged last
 	leader  string // as it was last read
 }
 
@@ -86,6 +86,13 @@ func (l *Lease) Leader() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.leader
+}
+
+// Healthy says why the lease can neither be read nor renewed, nil when it can.
+func (l *Lease) Healthy() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.trouble
 }
 
 // String names the lease.
@@ -218,14 +225,10 @@ func (o *observed) tell(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return err // we were asked to end
 	}
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	news := text != o.trouble
-	o.trouble = text
+	news := err != nil && (o.trouble == nil || o.trouble.Error() != err.Error())
+	o.trouble = err
 	if err == nil {
 		return nil
 	}
