@@ -37,6 +37,9 @@ type Options struct {
 	Once         bool
 	AuthorName   string
 	AuthorEmail  string
+	// Workers look at jobs at once, and each creates Parallel pods at once; 0 is
+	// what suits processes of this machine.
+	Workers, Parallel int
 	// Forbidden says why a job must not start, "" if it may. Nil allows all.
 	Forbidden func(*repo.Job) string
 	// Hasten asks for a poll before its time. It may be nil.

@@ -114,7 +114,7 @@ func (d *Daemon) serve(ctx, term context.Context) (*runner.Loop, error) {
 	}
 	d.mu.Lock()
 	loop := runner.New(d.backend, records, runner.Options{
-		Environment: o.Environment, Poll: o.Poll, Publish: o.Publish, Forbidden: o.Forbidden, Log: o.Log, Hooks: d.watch(o.Hooks),
+		Environment: o.Environment, Workers: o.Workers, Parallel: o.Parallel, Poll: o.Poll, Publish: o.Publish, Forbidden: o.Forbidden, Log: o.Log, Hooks: d.watch(o.Hooks),
 	})
 	d.loop = loop
 	d.mu.Unlock()

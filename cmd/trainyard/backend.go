@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
@@ -10,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/trainyard/trainyard/cmd/daemon"
+	repo "github.com/trainyard/trainyard/repo-layout"
 	"github.com/trainyard/trainyard/runner/kubernetes"
 	"github.com/trainyard/trainyard/runner/local"
 )
@@ -25,6 +28,8 @@ func chooseRunner(o *runOptions, log zerolog.Logger, d *daemon.Options) error {
 		return err
 	}
 	quiet(log, config)
+	d.Workers, d.Parallel = serverBound, serverBound
+	d.Forbidden = within(o.Cluster.Namespaces, d.Forbidden)
 	d.Open = func(string) (daemon.Backend, error) {
 		b, err := kubernetes.New(kubernetes.Options{Config: config, Environment: o.Environment, Namespaces: o.Cluster.Namespaces, Log: log})
 		if err != nil {
@@ -44,6 +49,27 @@ func chooseRunner(o *runOptions, log zerolog.Logger, d *daemon.Options) error {
 	}
 	d.Election = lease
 	return nil
+}
+
+// serverBound is how much is done at once where an API server does the work,
+// and most of the time is spent in waiting for it.
+const serverBound = 32
+
+// within forbids jobs outside the namespaces that are served, if any are named,
+// before it asks whatever else forbids them.
+func within(namespaces []string, next func(*repo.Job) string) func(*repo.Job) string {
+	if len(namespaces) == 0 {
+		return next
+	}
+	return func(job *repo.Job) string {
+		if !slices.Contains(namespaces, job.Namespace) {
+			return fmt.Sprintf("namespace %s is none of those that this daemon serves (%s)", job.Namespace, strings.Join(namespaces, ", "))
+		}
+		if next == nil {
+			return ""
+		}
+		return next(job)
+	}
 }
 
 // quiet keeps client-go from a log of its own, which it has for the whole
