@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -64,7 +65,7 @@ func (d *decision) presentGang() *gang {
 				g.since = at
 			}
 		case !p.Gang.Late:
-			g.waiting, g.why = g.waiting+1, p.Waiting
+			g.waiting, g.why = g.waiting+1, cmp.Or(g.why, p.Waiting)
 		}
 	})
 	return g
