@@ -12,7 +12,7 @@ import (
 )
 
 // sendHook sends a push event as GitHub would, and returns the answer's status.
-func sendHook(t *testing.T, address, secret string) int {
+func sendHook(t testing.TB, address, secret string) int {
 	body := `{"ref":"refs/heads/main"}`
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte(body))
@@ -24,15 +24,25 @@ func sendHook(t *testing.T, address, secret string) int {
 	return do(t, req)
 }
 
-func get(t *testing.T, url string) int {
+func get(t testing.TB, url string) int {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	require.NoError(t, err)
 	return do(t, req)
 }
 
-func do(t *testing.T, req *http.Request) int {
+func do(t testing.TB, req *http.Request) int {
 	res, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
 	require.NoError(t, res.Body.Close())
 	return res.StatusCode
+}
+
+// reachable says whether an address answers with 200.
+func reachable(url string) bool {
+	res, err := http.Get(url)
+	if err != nil {
+		return false
+	}
+	_ = res.Body.Close()
+	return res.StatusCode == http.StatusOK
 }

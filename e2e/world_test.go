@@ -42,14 +42,14 @@ func TestMain(m *testing.M) {
 
 // world is a remote repository, a checkout of it, and a place for a daemon's state.
 type world struct {
-	t        *testing.T
+	t        testing.TB
 	remote   string
 	checkout string
 	state    string
 	env      []string
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	dir := t.TempDir()
 	w := &world{

@@ -23,6 +23,11 @@ type ledger struct {
 	shared      *shared
 	log         zerolog.Logger
 	contended   func(times int)
+	// overtaken ends the loop whose records would overwrite newer ones.
+	overtaken func(error)
+	// seen is the branch's revision as it was last read or written here: at that
+	// revision nothing on it is new.
+	seen string
 }
 
 // Load implements runner.Ledger. A branch that does not exist holds no records.
@@ -34,6 +39,7 @@ func (l *ledger) Load(ctx context.Context) ([]repo.Record, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.seen = snap.Revision()
 	records, problems := status.Read(snap, l.shared.get(), l.environment)
 	for _, p := range problems {
 		l.log.Error().Msgf("branch %s: %s", l.branch, p)
@@ -44,10 +50,13 @@ func (l *ledger) Load(ctx context.Context) ([]repo.Record, error) {
 // Publish implements runner.Ledger.
 func (l *ledger) Publish(ctx context.Context, book runner.Book) (pushed bool, err error) {
 	tries := 0
-	_, err = l.mirror.Publish(ctx, gitsync.PublishRequest{
+	revision, err := l.mirror.Publish(ctx, gitsync.PublishRequest{
 		Branch: l.branch, Author: l.author, When: book.At,
 		Build: func(tip *gitsync.Snapshot) (map[string][]byte, string, error) {
 			tries++
+			if err := l.compare(tip, book.Changes); err != nil {
+				return nil, "", err
+			}
 			files, message, err := l.build(tip, book)
 			pushed = len(files) > 0
 			return files, message, err
@@ -55,6 +64,13 @@ func (l *ledger) Publish(ctx context.Context, book runner.Book) (pushed bool, er
 	})
 	if tries > 1 && l.contended != nil {
 		l.contended(tries - 1)
+	}
+	var newer *overtakenError
+	switch {
+	case err == nil:
+		l.seen = revision
+	case errors.As(err, &newer):
+		l.overtaken(newer)
 	}
 	return pushed && err == nil, err
 }

@@ -8,7 +8,11 @@ import (
 
 // LastLine is the last whole line that a pod wrote, "" if there is none.
 func (d *Daemon) LastLine(ctx context.Context, namespace, pod string) string {
-	r, err := d.backend.Log(ctx, namespace, pod, "", 4096, false)
+	backend, _ := d.present()
+	if backend == nil {
+		return ""
+	}
+	r, err := backend.Log(ctx, namespace, pod, "", 4096, false)
 	if err != nil {
 		return "" // it has not started, or is gone
 	}

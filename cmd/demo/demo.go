@@ -16,6 +16,7 @@ import (
 	"github.com/trainyard/trainyard/cmd/daemon"
 	"github.com/trainyard/trainyard/examples"
 	repo "github.com/trainyard/trainyard/repo-layout"
+	"github.com/trainyard/trainyard/runner/local"
 )
 
 // Options of the demo.
@@ -106,7 +107,7 @@ func (s *stage) play(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Local.Environ = append(os.Environ(), "PATH="+path+string(os.PathListSeparator)+os.Getenv("PATH"))
+	o.Open = daemon.Local(o.Environment, local.Options{Environ: append(os.Environ(), "PATH="+path+string(os.PathListSeparator)+os.Getenv("PATH"))})
 	d, err := daemon.Open(ctx, o)
 	if err != nil {
 		return nil, err

@@ -29,8 +29,8 @@ type Options struct {
 	Branch string
 	// Hasten asks for a fetch soon. It must not block (see Bell).
 	Hasten func()
-	// Ready says why the daemon is not ready; nil is ready.
-	Ready   func() error
+	// Ready says in a line how the daemon is ready, or why it is not.
+	Ready   func() (string, error)
 	Metrics *Metrics
 	// State is asked for whenever the metrics are. It may be nil.
 	State func() State
@@ -43,11 +43,12 @@ func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := o.Ready(); err != nil {
+		state, err := o.Ready()
+		if err != nil {
 			answer(w, http.StatusServiceUnavailable, err.Error())
 			return
 		}
-		answer(w, http.StatusOK, "ok")
+		answer(w, http.StatusOK, state)
 	})
 	mux.Handle("GET /metrics", o.Metrics.handler(o.State))
 	if len(o.Secret) > 0 {

@@ -38,7 +38,7 @@ func sign(body string) string {
 func options() (Options, Bell) {
 	bell := NewBell()
 	return Options{
-		Secret: []byte(secret), Branch: "main", Hasten: bell.Ring, Ready: func() error { return nil },
+		Secret: []byte(secret), Branch: "main", Hasten: bell.Ring, Ready: func() (string, error) { return "ok: stands by", nil },
 		Metrics: NewMetrics("test"), Now: time.Now,
 	}, bell
 }
@@ -161,13 +161,15 @@ func TestWithoutSecretThereIsNoHook(t *testing.T) {
 
 func TestProbesAndMetrics(t *testing.T) {
 	o, _ := options()
-	o.Ready = func() error { return errors.New("no records read yet") }
+	o.Ready = func() (string, error) { return "", errors.New("no records read yet") }
 	o.Metrics.Synced(time.Unix(1000, 0), nil)
 	o.Metrics.Synced(time.Unix(2000, 0), errors.New("away"))
 	o.Metrics.Rendered()
 	o.Metrics.Contended(2)
 	o.Metrics.Published(nil)
-	o.State = func() State { return State{Unpublished: 4, Phases: map[repo.Phase]int{repo.PhaseRunning: 5}} }
+	o.State = func() State {
+		return State{Leads: true, Unpublished: 4, Phases: map[repo.Phase]int{repo.PhaseRunning: 5}}
+	}
 	o.Metrics.AttemptStarted()
 	o.Metrics.AttemptEnded(repo.Outcome{Result: repo.Failed, Class: repo.Transient})
 	o.Metrics.PassTook(time.Millisecond)
@@ -182,6 +184,11 @@ func TestProbesAndMetrics(t *testing.T) {
 	code, text := get("/readyz")
 	assert.Equal(t, 503, code)
 	assert.Equal(t, "no records read yet\n", text)
+	o.Ready = func() (string, error) { return "ok: stands by, host_1 leads", nil }
+	h = Handler(o)
+	code, text = get("/readyz")
+	assert.Equal(t, 200, code)
+	assert.Equal(t, "ok: stands by, host_1 leads\n", text)
 	code, text = get("/metrics")
 	assert.Equal(t, 200, code)
 	for _, line := range []string{
@@ -189,7 +196,7 @@ func TestProbesAndMetrics(t *testing.T) {
 		"trainyard_renders_total 1", "trainyard_publish_retries_total 2", "trainyard_records_unpublished 4",
 		`trainyard_jobs{phase="Running"} 5`, `trainyard_jobs{phase="Failed"} 0`, "trainyard_task_attempts_started_total 1",
 		`trainyard_task_outcomes_total{class="Transient",result="Failed"} 1`, "trainyard_pass_duration_seconds_count 1",
-		`trainyard_build_info{version="test"} 1`,
+		`trainyard_build_info{version="test"} 1`, "trainyard_leader 1", "trainyard_backend_up 0",
 	} {
 		assert.Contains(t, text, line+"\n")
 	}

@@ -21,6 +21,8 @@ type Metrics struct {
 	publishes      *prometheus.CounterVec
 	publishRetries prometheus.Counter
 	unpublished    prometheus.Gauge
+	leader         prometheus.Gauge
+	backend        prometheus.Gauge
 	jobs           *prometheus.GaugeVec
 	attempts       prometheus.Counter
 	outcomes       *prometheus.CounterVec
@@ -38,6 +40,8 @@ func NewMetrics(version string) *Metrics {
 		publishes:      vector("publishes_total", "Pushes of records, by result (ok, error).", "result"),
 		publishRetries: counter("publish_retries_total", "Pushes of records that lost a race and were made again."),
 		unpublished:    gauge("records_unpublished", "Records that have not reached the Git remote yet."),
+		leader:         gauge("leader", "1 if this daemon leads, 0 while it stands by for another one."),
+		backend:        gauge("backend_up", "1 if it is known what runs, 0 while the API server is away."),
 		attempts:       counter("task_attempts_started_total", "Pods created."),
 		outcomes:       vector("task_outcomes_total", "Task attempts that have ended, by result and class of failure.", "result", "class"),
 		webhooks:       vector("webhooks_total", "Webhooks, by result (accepted, refused).", "result"),
@@ -50,7 +54,7 @@ func NewMetrics(version string) *Metrics {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "trainyard_build_info", Help: "Always 1.",
 		ConstLabels: prometheus.Labels{"version": version}})
 	build.Set(1)
-	m.registry.MustRegister(m.syncs, m.lastSync, m.renders, m.publishes, m.publishRetries, m.unpublished, m.jobs,
+	m.registry.MustRegister(m.syncs, m.lastSync, m.renders, m.publishes, m.publishRetries, m.unpublished, m.leader, m.backend, m.jobs,
 		m.attempts, m.outcomes, m.passes, m.webhooks, build, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, r := range [...]string{"ok", "error"} { // so that a rate over them has a beginning
@@ -110,11 +114,15 @@ func (m *Metrics) Published(err error) {
 
 // State is what the daemon has in hand at a time.
 type State struct {
+	Leads       bool
+	Healthy     bool               // the backend
 	Phases      map[repo.Phase]int // jobs by phase
 	Unpublished int                // records that wait for the remote
 }
 
 func (m *Metrics) set(s State) {
+	m.leader.Set(one(s.Leads))
+	m.backend.Set(one(s.Healthy))
 	m.unpublished.Set(float64(s.Unpublished))
 	for _, p := range [...]repo.Phase{
 		repo.PhaseInvalid, repo.PhaseScheduled, repo.PhaseWaiting, repo.PhasePending, repo.PhaseRunning, repo.PhaseRetrying,
@@ -122,6 +130,13 @@ func (m *Metrics) set(s State) {
 	} {
 		m.jobs.WithLabelValues(string(p)).Set(float64(s.Phases[p]))
 	}
+}
+
+func one(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
 }
 
 // AttemptStarted counts a pod.

@@ -33,6 +33,10 @@ type remoteOptions struct {
 type runOptions struct {
 	remoteOptions
 	Runner          string // local or kubernetes
+	Cluster         clusterOptions
+	LeaseNamespace  string // "" is that of the context
+	NoLease         bool
+	Gang            string
 	StateDir        string
 	Poll            time.Duration
 	PublishInterval time.Duration
@@ -131,7 +135,11 @@ func existing(cmd *cobra.Command, sys system, flag string, path *string) error {
 // newRunFlags declares the flags of run.
 func addRunFlags(flags *pflag.FlagSet, o *runOptions, author *string) {
 	addRemoteFlags(flags, &o.remoteOptions)
-	choice(flags, &o.Runner, "runner", "", "local", "where pods run", "local", "kubernetes")
+	choice(flags, &o.Runner, "runner", "", runnerLocal, "where pods run", runnerLocal, runnerKubernetes)
+	addClusterFlags(flags, &o.Cluster)
+	choice(flags, &o.Gang, "gang", "", "auto", "how gangs are started on the cluster; auto is what it offers", gangs...)
+	flags.StringVar(&o.LeaseNamespace, "lease-namespace", "", "namespace of the lease by which one daemon of the environment leads (default: the context's, or the daemon's own)")
+	flags.BoolVar(&o.NoLease, "no-lease", false, "lead without a lease: nothing else may run this environment")
 	flags.StringVar(&o.StateDir, "state-dir", "", "directory of the mirror and the local runner (default: one for each repository and environment)")
 	flags.DurationVar(&o.Poll, "poll", 15*time.Second, "how often to look at the repository")
 	flags.DurationVar(&o.PublishInterval, "publish-interval", 10*time.Second, "least time between two pushes of records")
@@ -173,6 +181,9 @@ func (o *runOptions) complete(cmd *cobra.Command, sys system, author string) err
 		return usagef("%s: --author: %q is not of the form 'Name <mail>'", cmd.Name(), author)
 	}
 	o.AuthorName, o.AuthorEmail = address.Name, address.Address
+	if err := o.completeRunner(cmd, sys); err != nil {
+		return err
+	}
 	o.StateDir = sys.path(o.StateDir)
 	if o.StateDir == "" {
 		if o.StateDir, err = stateDir(sys, o.Repo, o.Environment); err != nil {
@@ -180,6 +191,23 @@ func (o *runOptions) complete(cmd *cobra.Command, sys system, author string) err
 		}
 	}
 	return nil
+}
+
+// completeRunner checks the flags of one runner.
+func (o *runOptions) completeRunner(cmd *cobra.Command, sys system) error {
+	if o.Runner != runnerKubernetes {
+		return otherRunner(cmd, o.Runner, clusterFlags...)
+	}
+	if err := o.Cluster.complete(cmd, sys); err != nil {
+		return err
+	}
+	if o.LeaseNamespace == "" {
+		return nil
+	}
+	if o.NoLease {
+		return hint(usagef("%s: --lease-namespace and --no-lease contradict each other", cmd.Name()), "leave one of them out")
+	}
+	return checkName(cmd, "lease-namespace", o.LeaseNamespace)
 }
 
 // String tells what is run, without anything secret.

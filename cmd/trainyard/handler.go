@@ -15,7 +15,7 @@ func newHandler(d *daemon.Daemon, o runOptions, metrics *hook.Metrics, bell hook
 		return nil, err
 	}
 	state := func() hook.State {
-		s := hook.State{Unpublished: d.Unpublished(), Phases: map[repo.Phase]int{}}
+		s := hook.State{Leads: d.Leads(), Healthy: d.Healthy() == nil, Unpublished: d.Unpublished(), Phases: map[repo.Phase]int{}}
 		for _, r := range d.Records() {
 			s.Phases[r.Phase]++
 		}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -11,7 +9,6 @@ import (
 	"io/fs"
 	"path"
 	"slices"
-	"sync"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -23,6 +20,8 @@ import (
 // logsOptions are what `trainyard logs` was asked for.
 type logsOptions struct {
 	remoteOptions
+	Runner    string // "" is local, as far as there is anything
+	Cluster   clusterOptions
 	StateDir  string
 	Job, Task string
 	Follow    bool
@@ -39,10 +38,14 @@ func newLogsCommand(sys system, p parts) *cobra.Command {
 		Use:   "logs JOB [TASK]",
 		Short: "What a job's tasks have printed",
 		Long: `Logs prints the output of a job's tasks from the state directory of the daemon on
-this machine. When it is not there (any more), it prints the ends of the logs of
-failed tasks that the record keeps in the repository.`,
-		Example: "  trainyard logs mnist\n  trainyard logs nlp/bert worker-0 -f\n  trainyard logs mnist worker-1 --attempt 0",
-		Args:    arguments(cobra.RangeArgs(1, 2), "JOB [TASK]"),
+this machine, or with --runner kubernetes from the cluster, which needs the right
+to list pods and to read their logs. When it is not there (any more), it prints
+the ends of the logs of failed tasks that the record keeps in the repository.`,
+		Example: `  trainyard logs mnist
+  trainyard logs nlp/bert worker-0 -f
+  trainyard logs mnist worker-1 --attempt 0
+  trainyard logs nlp/bert -f --runner kubernetes --context prod`,
+		Args: arguments(cobra.RangeArgs(1, 2), "JOB [TASK]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Job = args[0]
 			if len(args) > 1 {
@@ -52,6 +55,8 @@ failed tasks that the record keeps in the repository.`,
 		},
 	}
 	addRemoteFlags(cmd.Flags(), &opts.remoteOptions)
+	addClusterFlags(cmd.Flags(), &opts.Cluster)
+	choice(cmd.Flags(), &opts.Runner, "runner", "", "", "where the daemon runs pods", runnerLocal, runnerKubernetes)
 	cmd.Flags().StringVar(&opts.StateDir, "state-dir", "", "the daemon's --state-dir")
 	cmd.Flags().BoolVarP(&opts.Follow, "follow", "f", false, "go on until the tasks have ended")
 	cmd.Flags().Int32Var(&opts.Attempt, "attempt", lastAttemptOf, "attempt of the task, from 0 (default: the last one)")
@@ -64,35 +69,58 @@ func logs(cmd *cobra.Command, sys system, p parts, o logsOptions) error {
 	if err := completeFromCheckout(cmd, sys, &o.remoteOptions); err != nil {
 		return err
 	}
-	dir := sys.path(o.StateDir)
-	if dir == "" {
-		var err error
-		if dir, err = stateDir(sys, o.Repo, o.Environment); err != nil {
-			return err
-		}
+	where, open, err := o.place(cmd, sys, p)
+	if err != nil {
+		return err
 	}
-	found, err := localLogs(cmd.Context(), sys.Out, p, dir, o)
+	backend, err := open()
+	if errors.Is(err, fs.ErrNotExist) {
+		return recordedLogs(cmd, sys, p, o)
+	}
+	if err != nil {
+		return fmt.Errorf("open %s: %w", where, err)
+	}
+	found, err := podLogs(cmd.Context(), sys.Out, backend, o)
+	err = errors.Join(err, backend.Close())
+	if err != nil && !found && o.Runner == runnerKubernetes && cmd.Context().Err() == nil {
+		fmt.Fprintf(sys.Err, "%s does not tell: %v\n", where, err)
+		err = nil
+	}
 	if found || err != nil {
 		return err
 	}
 	return recordedLogs(cmd, sys, p, o)
 }
 
-// localLogs prints the logs of pods on this machine, if there are any.
-func localLogs(ctx context.Context, w io.Writer, p parts, dir string, o logsOptions) (found bool, err error) {
-	backend, err := p.Pods(dir, o.Environment)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("open %s: %w", dir, err)
-	}
-	defer func() {
-		if cerr := backend.Close(); err == nil {
-			err = cerr
+// place is where the job's pods are, and how they are opened.
+func (o *logsOptions) place(cmd *cobra.Command, sys system, p parts) (name string, open func() (pods, error), err error) {
+	if o.Runner == runnerKubernetes {
+		if err := otherRunner(cmd, o.Runner, "state-dir"); err != nil {
+			return "", nil, err
 		}
-	}()
-	key, found, err := findLocal(ctx, backend, jobKey(o.Job))
+		if err := o.Cluster.complete(cmd, sys); err != nil {
+			return "", nil, err
+		}
+		if namespace := jobKey(o.Job).Namespace; namespace != "" {
+			o.Cluster.Namespaces = []string{namespace}
+		}
+		return "the cluster", func() (pods, error) { return p.Cluster(o.Cluster, o.Environment) }, nil
+	}
+	if err := otherRunner(cmd, o.Runner, clusterFlags...); err != nil {
+		return "", nil, err
+	}
+	dir := sys.path(o.StateDir)
+	if dir == "" {
+		if dir, err = stateDir(sys, o.Repo, o.Environment); err != nil {
+			return "", nil, err
+		}
+	}
+	return dir, func() (pods, error) { return p.Pods(dir, o.Environment) }, nil
+}
+
+// podLogs prints the logs of a job's pods, if there are any.
+func podLogs(ctx context.Context, w io.Writer, backend pods, o logsOptions) (found bool, err error) {
+	key, found, err := findJobOf(ctx, backend, jobKey(o.Job))
 	if err != nil || !found {
 		return false, err
 	}
@@ -117,11 +145,11 @@ func localLogs(ctx context.Context, w io.Writer, p parts, dir string, o logsOpti
 	return true, group.Wait()
 }
 
-// findLocal completes a key that may lack its namespace.
-func findLocal(ctx context.Context, backend pods, key repo.Key) (repo.Key, bool, error) {
+// findJobOf completes a key that may lack its namespace.
+func findJobOf(ctx context.Context, backend pods, key repo.Key) (repo.Key, bool, error) {
 	all, err := backend.Jobs(ctx)
 	if err != nil {
-		return key, false, fmt.Errorf("list the jobs on this machine: %w", err)
+		return key, false, fmt.Errorf("list the jobs that have pods: %w", err)
 	}
 	var found []repo.Key
 	for _, k := range all {
@@ -175,59 +203,6 @@ func later(a repo.TaskAttempt, than *corev1.Pod) bool {
 	return cmp.Or(cmp.Compare(a.RunAttempt, b.RunAttempt), cmp.Compare(a.Attempt, b.Attempt)) > 0
 }
 
-// copyLog prints one pod's log, each line with its task before it when there
-// are several.
-func copyLog(ctx context.Context, out *lines, backend pods, pod *corev1.Pod, several bool, o logsOptions) error {
-	log, err := backend.Log(ctx, pod.Namespace, pod.Name, o.Container, o.Tail, o.Follow)
-	if err != nil {
-		return fmt.Errorf("log of %s: %w", pod.Name, err)
-	}
-	defer log.Close()
-	prefix := ""
-	if several {
-		_, a, _ := repo.AttemptOf(pod)
-		prefix = a.String() + " | "
-	}
-	if err := out.copy(prefix, log); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("log of %s: %w", pod.Name, err)
-	}
-	return nil
-}
-
-// lines keeps the lines of several logs whole.
-type lines struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-// copy writes a log as it is, or with a prefix line by line; a line longer than
-// the buffer becomes several.
-func (l *lines) copy(prefix string, from io.Reader) error {
-	if prefix == "" {
-		_, err := io.Copy(l.w, from)
-		return err
-	}
-	in := bufio.NewReaderSize(from, 64<<10)
-	for {
-		line, err := in.ReadSlice('\n')
-		if len(line) > 0 {
-			l.mu.Lock()
-			_, werr := fmt.Fprintf(l.w, "%s%s\n", prefix, bytes.TrimSuffix(line, []byte("\n")))
-			l.mu.Unlock()
-			if werr != nil {
-				return werr
-			}
-		}
-		switch {
-		case err == nil || errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.EOF):
-			return nil
-		default:
-			return err
-		}
-	}
-}
-
 // recordedLogs prints the ends of logs that the record keeps.
 func recordedLogs(cmd *cobra.Command, sys system, p parts, o logsOptions) (err error) {
 	r, err := openRecords(cmd, sys, p, o.remoteOptions)
@@ -249,8 +224,7 @@ func recordedLogs(cmd *cobra.Command, sys system, p parts, o logsOptions) (err e
 	}
 	paths := tails(rec, o.Task, o.Attempt)
 	if len(paths) == 0 {
-		return hint(fmt.Errorf("no log of %s is on this machine, and its record (%s) keeps none: only failed tasks leave one there", o.Job, rec.Phase),
-			"give the daemon's --state-dir, if it runs on this machine with another one")
+		return o.nowhere(rec.Phase)
 	}
 	dir := path.Dir(recordFile(tree, r.opts, rec.Key()))
 	for _, name := range paths {
@@ -264,6 +238,19 @@ func recordedLogs(cmd *cobra.Command, sys system, p parts, o logsOptions) (err e
 		}
 	}
 	return nil
+}
+
+// nowhere says where else a log may be.
+func (o *logsOptions) nowhere(phase repo.Phase) error {
+	const form = "no log of %s is on %s, and its record (%s) keeps none: only failed tasks leave one there"
+	switch o.Runner {
+	case runnerKubernetes:
+		return hint(fmt.Errorf(form, o.Job, "the cluster", phase), "is it the right cluster (--context) and environment (--env)?")
+	case runnerLocal:
+		return hint(fmt.Errorf(form, o.Job, "this machine", phase), "give the daemon's --state-dir, if it runs on this machine with another one")
+	}
+	return hint(fmt.Errorf(form, o.Job, "this machine", phase),
+		"if the job runs on a cluster, give --runner kubernetes; if the daemon runs on this machine with another --state-dir, give that")
 }
 
 // recordFile finds a job's status file, in a shard or not.

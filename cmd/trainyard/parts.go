@@ -27,6 +27,8 @@ type parts struct {
 	Records func(tree fs.FS, layout repo.Layout, environment string) ([]repo.Record, error)
 	// Pods opens the local runner's pods; fs.ErrNotExist says that there are none.
 	Pods func(stateDir, environment string) (pods, error)
+	// Cluster opens an environment's pods on a cluster, without asking it for anything yet.
+	Cluster func(o clusterOptions, environment string) (cluster, error)
 	// Skeleton is what init writes.
 	Skeleton func() fs.FS
 }
@@ -45,4 +47,12 @@ type pods interface {
 	Pods(ctx context.Context, key repo.Key) ([]corev1.Pod, error)
 	Log(ctx context.Context, namespace, name, container string, tail int64, follow bool) (io.ReadCloser, error)
 	Close() error
+}
+
+// cluster is where pods run, and what would take new ones.
+type cluster interface {
+	pods
+	// Rehearse asks whether pods would be taken, and makes none: the answer to
+	// the first that would not.
+	Rehearse(ctx context.Context, pods []*corev1.Pod) error
 }

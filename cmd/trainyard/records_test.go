@@ -218,8 +218,13 @@ worker-1 | last line without end
 	require.NoError(t, err)
 	assert.Equal(t, want, dir, "where run keeps it")
 
-	_, out, _ = b.run("logs", "nlp/a", "worker-0", "--repo", "x", "--attempt", "1", "-c", "train", "--tail", "3", "-f")
-	assert.Equal(t, "new-worker-0-0-1 \"train\" 3 true\nlast line without end", out, "one log is printed as it is")
+	_, out, _ = b.run("logs", "nlp/a", "worker-0", "--repo", "x", "--attempt", "1", "-c", "train", "-f")
+	assert.Equal(t, "new-worker-0-0-1 \"train\" -1 true\nlast line without end", out, "one log is printed as it is")
+	for lines, want := range map[string]string{"0": "", "1": "last", "2": "three\nlast", "9": "new-worker-0-0-1 \"\" -1 true\nthree\nlast"} {
+		local.text = "three\nlast"
+		_, out, _ = b.run("logs", "nlp/a", "worker-0", "--repo", "x", "--attempt", "1", "--tail", lines, "-f")
+		assert.Equal(t, want, out, "the last %s lines", lines)
+	}
 }
 
 func TestLogsOfTheRecord(t *testing.T) {

@@ -23,9 +23,6 @@ import (
 
 // runDaemon is the body of `trainyard run`.
 func runDaemon(ctx context.Context, o runOptions, s streams) error {
-	if o.Runner != "local" {
-		return hint(usagef("run: --runner: this build has no %s runner", o.Runner), "give --runner local")
-	}
 	log := newLogger(s.Err, s.Terminal, o.LogFormat, o.LogLevel)
 	forbidden, err := loadPolicy(o.PolicyFile)
 	if err != nil {
@@ -33,11 +30,15 @@ func runDaemon(ctx context.Context, o runOptions, s streams) error {
 	}
 	bell := hook.NewBell()
 	metrics := hook.NewMetrics(version())
-	d, err := daemon.Open(ctx, daemon.Options{
+	options := daemon.Options{
 		Remote: o.remote(), Branch: o.Branch, StatusBranch: o.StatusBranch, Environment: o.Environment, StateDir: o.StateDir,
 		Poll: o.Poll, Publish: o.PublishInterval, Once: o.Once, AuthorName: o.AuthorName, AuthorEmail: o.AuthorEmail,
 		Forbidden: forbidden, Hasten: bell, Log: log, Hooks: hooks(metrics), Contended: metrics.Contended,
-	})
+	}
+	if err := chooseRunner(&o, log, &options); err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	d, err := daemon.Open(ctx, options)
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
 	}

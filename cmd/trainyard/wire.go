@@ -29,6 +29,7 @@ func connected() parts {
 		Fetch:    fetchBranch,
 		Records:  readRecords,
 		Pods:     openPods,
+		Cluster:  openCluster,
 		Skeleton: repo.Skeleton,
 	}
 }

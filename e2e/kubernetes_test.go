@@ -1,0 +1,221 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/trainyard/trainyard/e2e/cluster"
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+// onCluster is a world whose daemon runs pods in a namespace of a cluster.
+type onCluster struct {
+	*world
+	c         *cluster.Cluster
+	namespace string
+}
+
+func newOnCluster(t testing.TB, c *cluster.Cluster) *onCluster {
+	w := &onCluster{world: newWorld(t), c: c, namespace: c.Namespace(t)}
+	t.Cleanup(w.letGo)
+	return w
+}
+
+// letGo takes our finalizers off what is left, when no daemon does it any more.
+func (w *onCluster) letGo() {
+	pods := w.c.Client().CoreV1().Pods(w.namespace)
+	list, err := pods.List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		return // the cluster has gone first
+	}
+	for _, p := range list.Items {
+		_, _ = pods.Patch(context.Background(), p.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	}
+}
+
+// flags of a daemon that serves the namespace.
+func (w *onCluster) flags(more ...string) []string {
+	return append([]string{"--runner", "kubernetes", "--kubeconfig", w.c.Kubeconfig(), "--namespaces", w.namespace, "--lease-namespace", w.namespace}, more...)
+}
+
+// simulated is a TrainingJob whose pods run for a while on simulated nodes and
+// then exit with a code.
+func (w *onCluster) simulated(name string, replicas int, runFor string, code int, spec string) string {
+	return fmt.Sprintf(`apiVersion: trainyard.dev/v1
+kind: TrainingJob
+metadata: {name: %s, namespace: %s}
+spec:
+%s  roles:
+  - name: worker
+    replicas: %d
+    template:
+      metadata: {annotations: {simulate.trainyard.dev/exit-code: "%d", simulate.trainyard.dev/run-for: %s}}
+      spec:
+        terminationGracePeriodSeconds: 1
+        containers: [{name: main, image: example/train:1, command: [train]}]
+`, name, w.namespace, spec, replicas, code, runFor)
+}
+
+// clusterRecord reads the record of a job in the namespace.
+func (w *onCluster) clusterRecord(job string) (repo.Record, bool) {
+	return w.record(w.namespace + "/" + job)
+}
+
+// births remembers every pod that there ever was in the namespace.
+type births struct {
+	mu   sync.Mutex
+	uids map[string][]types.UID // by name
+}
+
+// watchBirths begins to look; what it has seen stays when the pods go.
+func (w *onCluster) watchBirths() *births {
+	b := &births{uids: map[string][]types.UID{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	factory := informers.NewSharedInformerFactoryWithOptions(w.c.Client(), 0, informers.WithNamespace(w.namespace))
+	informer := factory.Core().V1().Pods().Informer()
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(o any) { b.add(o.(*corev1.Pod)) }, UpdateFunc: func(_, o any) { b.add(o.(*corev1.Pod)) }})
+	require.NoError(w.t, err)
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
+	w.t.Cleanup(func() {
+		cancel()
+		factory.Shutdown()
+	})
+	return b
+}
+
+func (b *births) add(p *corev1.Pod) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !slices.Contains(b.uids[p.Name], p.UID) {
+		b.uids[p.Name] = append(b.uids[p.Name], p.UID)
+	}
+}
+
+// count is how many names and how many pods there were.
+func (b *births) count() (names, pods int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, uids := range b.uids {
+		pods += len(uids)
+	}
+	return len(b.uids), pods
+}
+
+// phases counts the jobs' records by phase.
+func (w *onCluster) phases(jobs []string) map[repo.Phase]int {
+	out := map[repo.Phase]int{}
+	for _, j := range jobs {
+		rec, _ := w.clusterRecord(j)
+		out[rec.Phase]++
+	}
+	return out
+}
+
+// TestClusterKilledDaemon: 100 jobs of 4, the daemon killed in the middle of
+// creating their pods, twice. Every pod is made once, every job succeeds.
+func TestClusterKilledDaemon(t *testing.T) {
+	t.Parallel()
+	w := newOnCluster(t, cluster.Shared(t))
+	seen := w.watchBirths()
+	var jobs []string
+	for i := range 100 {
+		name := fmt.Sprintf("j%d", i)
+		jobs = append(jobs, name)
+		w.write("jobs/"+name+".yaml", w.simulated(name, 4, "1s", 0, ""))
+	}
+	w.push("a hundred jobs")
+	for _, at := range []int{200, 300} {
+		d := w.start(w.flags()...)
+		w.eventually(fmt.Sprintf("%d pods are created", at), func() bool { n, _ := seen.count(); return n >= at })
+		d.kill()
+	}
+	code, out := w.once(w.flags()...)
+	require.Equal(t, 0, code, out)
+	require.Equal(t, map[repo.Phase]int{repo.PhaseSucceeded: 100}, w.phases(jobs))
+	names, pods := seen.count()
+	require.Equal(t, 400, names)
+	require.Equal(t, 400, pods)
+	left, err := w.c.Client().CoreV1().Pods(w.namespace).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	for _, p := range left.Items {
+		require.NotContains(t, p.Finalizers, repo.Finalizer, p.Name)
+	}
+}
+
+// BenchmarkClusterPods tells how long it takes from a push to all pods
+// created, in the time that a program needs which does nothing but create the
+// same pods as fast as the server takes them.
+func BenchmarkClusterPods(b *testing.B) {
+	for _, c := range []struct{ jobs, replicas int }{{1, 100}, {1, 500}, {100, 4}} {
+		b.Run(fmt.Sprintf("%dx%d", c.jobs, c.replicas), func(b *testing.B) {
+			for b.Loop() {
+				ours, limit := pushed(b, c.jobs, c.replicas)
+				b.ReportMetric(ours.Seconds(), "s/push")
+				b.ReportMetric(limit.Seconds(), "s/limit")
+				b.ReportMetric(ours.Seconds()/limit.Seconds(), "ratio")
+			}
+		})
+	}
+}
+
+// pushed measures one push, and then the limit with copies of its pods.
+func pushed(b *testing.B, jobs, replicas int) (ours, limit time.Duration) {
+	const address, secret = "127.0.0.1:18080", "secret"
+	w := newOnCluster(b, cluster.Shared(b))
+	w.write("../secret", secret)
+	w.push("nothing yet")
+	seen := w.watchBirths()
+	d := w.start(w.flags("--poll", "1h", "--listen", address, "--webhook-secret-file", w.checkout+"/../secret")...)
+	defer d.kill()
+	w.eventually("the daemon is ready", func() bool { return reachable("http://" + address + "/readyz") })
+	for i := range jobs {
+		name := fmt.Sprintf("j%d", i)
+		w.write("jobs/"+name+".yaml", w.simulated(name, replicas, "10m", 0, ""))
+	}
+	w.push("jobs")
+	start := time.Now()
+	sendHook(b, address, secret)
+	for n := 0; n < jobs*replicas; n, _ = seen.count() {
+		time.Sleep(2 * time.Millisecond)
+	}
+	ours = time.Since(start)
+	d.kill()
+
+	list, err := w.c.Client().CoreV1().Pods(w.namespace).List(context.Background(), metav1.ListOptions{})
+	require.NoError(b, err)
+	plain := newOnCluster(b, w.c)
+	start = time.Now()
+	var group sync.WaitGroup
+	todo := make(chan *corev1.Pod)
+	for range 32 {
+		group.Go(func() {
+			for pod := range todo {
+				_, err := plain.c.Client().CoreV1().Pods(plain.namespace).Create(context.Background(), pod, metav1.CreateOptions{})
+				if err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	for i := range list.Items {
+		p := &list.Items[i]
+		copied := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: plain.namespace, Labels: p.Labels, Annotations: p.Annotations}, Spec: p.Spec}
+		copied.Spec.NodeName = ""
+		todo <- copied
+	}
+	close(todo)
+	group.Wait()
+	return ours, time.Since(start)
+}
