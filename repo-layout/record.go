@@ -150,6 +150,8 @@ type RunRecord struct {
 	SuspendedSeconds int64 `json:"suspendedSeconds,omitempty"`
 	// GPUSeconds is GPUs times seconds held by task attempts that have ended.
 	GPUSeconds int64 `json:"gpuSeconds,omitempty"`
+	// Gang says how all pods start together, of a job that asks for it.
+	Gang string `json:"gang,omitempty"`
 	// AvoidNodes are nodes that the run's retries keep away from.
 	AvoidNodes []string `json:"avoidNodes,omitempty"`
 }

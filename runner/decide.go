@@ -62,6 +62,7 @@ type Action struct {
 	Kind    ActionKind
 	Run     string
 	Attempt repo.TaskAttempt // of Create
+	Gang    *repo.Gang       // of Create: with whom it starts, nil for nobody
 	Pod     string           // of Delete and Release
 	UID     string
 	Force   bool // Delete without a grace period

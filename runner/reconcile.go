@@ -318,6 +318,9 @@ func (l *Loop) prepare(ctx context.Context, e *entry, run *repo.Run, attempt int
 func (l *Loop) create(ctx context.Context, now time.Time, e *entry, run *repo.Run, a Action, addr repo.Addresses) error {
 	pod, err := run.Pod(a.Attempt, addr)
 	if err == nil {
+		if a.Gang != nil {
+			a.Gang.Mark(pod)
+		}
 		err = l.backend.Create(ctx, pod)
 	} else {
 		err = apierrors.NewBadRequest(err.Error())

@@ -34,8 +34,9 @@ type world struct {
 	refuse    map[string]string // what the backend says to a creation
 	refused   map[string]string
 	troubles  map[string]string
-	stubborn  bool // pods go on after they were asked to end
-	coarse    bool // the backend tells times in whole seconds
+	node      string // where pods get their place at once
+	stubborn  bool   // pods go on after they were asked to end
+	coarse    bool   // the backend tells times in whole seconds
 
 	accepted map[string]*Pod // every pod that ever was
 	starts   []string        // accepted creations in their order: role-index/run attempt/attempt
@@ -49,7 +50,7 @@ var day = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 
 func newWorld(t require.TestingT, job *repo.Job) *world {
 	w := &world{
-		t: t, now: day, hidden: map[string]bool{}, refuse: map[string]string{}, refused: map[string]string{},
+		t: t, now: day, node: "node-1", hidden: map[string]bool{}, refuse: map[string]string{}, refused: map[string]string{},
 		troubles: map[string]string{}, accepted: map[string]*Pod{}, finished: map[string]bool{},
 	}
 	w.push(job)
@@ -138,7 +139,7 @@ func (w *world) create(a Action, run *repo.Run) {
 	default:
 		w.uid++
 		w.starts = append(w.starts, fmt.Sprintf("%s/%d/%d", a.Attempt.Task, a.Attempt.RunAttempt, a.Attempt.Attempt))
-		p := &Pod{Name: a.Pod, UID: fmt.Sprint("u", w.uid), Run: a.Run, Attempt: a.Attempt, Held: true, CreatedAt: w.told(), Node: "node-1"}
+		p := &Pod{Name: a.Pod, UID: fmt.Sprint("u", w.uid), Run: a.Run, Attempt: a.Attempt, Held: true, CreatedAt: w.told(), Node: w.node, Gang: a.Gang}
 		w.accepted[a.Pod] = p
 		w.pods = append(w.pods, p)
 	}
