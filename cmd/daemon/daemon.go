@@ -64,7 +64,7 @@ type Daemon struct {
 	shared   *shared
 	polled   atomic.Bool
 
-	mu sync.Mutex
+	mu      sync.Mutex
 	backend Backend      // of the present term; nil while another daemon leads
 	loop    *runner.Loop // the last one, unless another daemon leads
 }

@@ -31,7 +31,9 @@ func chooseRunner(o *runOptions, log zerolog.Logger, d *daemon.Options) error {
 	d.Workers, d.Parallel = serverBound, serverBound
 	d.Forbidden = within(o.Cluster.Namespaces, d.Forbidden)
 	d.Open = func(string) (daemon.Backend, error) {
-		b, err := kubernetes.New(kubernetes.Options{Config: config, Environment: o.Environment, Namespaces: o.Cluster.Namespaces, Log: log})
+		options := o.Cluster.options(config, o.Environment)
+		options.Log = log
+		b, err := kubernetes.New(options)
 		if err != nil {
 			return nil, err
 		}
@@ -91,7 +93,7 @@ func openCluster(o clusterOptions, environment string) (cluster, error) {
 		return nil, err
 	}
 	quiet(zerolog.Nop(), config)
-	r, err := kubernetes.Open(kubernetes.Options{Config: config, Environment: environment, Namespaces: o.Namespaces})
+	r, err := kubernetes.Open(o.options(config, environment))
 	if err != nil {
 		return nil, fmt.Errorf("open cluster: %w", err)
 	}

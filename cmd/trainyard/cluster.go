@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/trainyard/trainyard/runner/kubernetes"
 )
 
 // The runners.
@@ -26,24 +28,48 @@ const (
 type clusterOptions struct {
 	// Kubeconfig are files, of which the first that says something counts. None
 	// is the cluster that this process runs in.
-	Kubeconfig []string
-	Context    string
-	Namespaces []string // none is all
-	file       string   // as it was given
+	Kubeconfig    []string
+	Context       string
+	Namespaces    []string // none is all
+	Gang          string   // auto, or one of kubernetes' kinds
+	GangScheduler string
+	file          string // as it was given
 }
 
 // addClusterFlags are the flags of every command that speaks to a cluster.
 func addClusterFlags(flags *pflag.FlagSet, o *clusterOptions) {
 	flags.StringVar(&o.file, "kubeconfig", "", "file that says how the cluster is reached (default: $KUBECONFIG, ~/.kube/config, or the cluster around this process)")
 	flags.StringVar(&o.Context, "context", "", "context of the kubeconfig (default: its current one)")
+}
+
+// addNamespaceFlag is for commands that look at pods.
+func addNamespaceFlag(flags *pflag.FlagSet, o *clusterOptions) {
 	flags.StringSliceVar(&o.Namespaces, "namespaces", nil, "namespaces of the cluster to look at (default: all)")
+}
+
+// addGangFlags are for commands that start pods, or rehearse it.
+func addGangFlags(flags *pflag.FlagSet, o *clusterOptions) {
+	choice(flags, &o.Gang, "gang", "", "auto", "how all pods of a gang start or none; auto is what the cluster offers", gangs...)
+	flags.StringVar(&o.GangScheduler, "gang-scheduler", "", "name of the scheduler that has the coscheduling plugin")
+}
+
+// options are what the Kubernetes runner is asked for.
+func (o *clusterOptions) options(config *rest.Config, environment string) kubernetes.Options {
+	gang := kubernetes.Gang(o.Gang)
+	if o.Gang == gangs[0] {
+		gang = ""
+	}
+	return kubernetes.Options{Config: config, Environment: environment, Namespaces: o.Namespaces, Gang: gang, GangScheduler: o.GangScheduler}
 }
 
 var (
 	// clusterFlags are those that only --runner kubernetes takes.
-	clusterFlags = []string{"kubeconfig", "context", "namespaces", "lease-namespace", "no-lease", "gang"}
+	clusterFlags = []string{"kubeconfig", "context", "namespaces", "lease-namespace", "no-lease", "gang", "gang-scheduler"}
 	// gangs are the ways to start the pods of a gang together.
-	gangs = []string{"auto", "none", "native", "volcano", "coscheduling", "kueue"}
+	gangs = []string{
+		"auto", string(kubernetes.GangNone), string(kubernetes.GangNative), string(kubernetes.GangVolcano),
+		string(kubernetes.GangCoscheduling), string(kubernetes.GangKueue),
+	}
 )
 
 // otherRunner refuses flags that the runner has no use for: whoever gave them

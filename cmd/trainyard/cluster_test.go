@@ -10,8 +10,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
+	"github.com/trainyard/trainyard/runner/kubernetes"
 )
 
 const kubeconfig = `apiVersion: v1
@@ -34,10 +37,11 @@ func TestClusterFlags(t *testing.T) {
 		"--namespaces", "nlp,vision", "--lease-namespace", "system", "--gang", "volcano")
 	require.Zero(t, code, errs)
 	assert.Equal(t, clusterOptions{
-		Kubeconfig: []string{filepath.Join(b.dir, "kube.yaml")}, Context: "prod", Namespaces: []string{"nlp", "vision"}, file: filepath.Join(b.dir, "kube.yaml"),
+		Kubeconfig: []string{filepath.Join(b.dir, "kube.yaml")}, Context: "prod", Namespaces: []string{"nlp", "vision"},
+		Gang: "volcano", file: filepath.Join(b.dir, "kube.yaml"),
 	}, got.Cluster)
+	assert.Equal(t, kubernetes.GangVolcano, got.Cluster.options(nil, "prod").Gang)
 	assert.Equal(t, "system", got.LeaseNamespace)
-	assert.Equal(t, "volcano", got.Gang)
 	assert.False(t, got.NoLease)
 	config, namespace, err := got.Cluster.connect()
 	require.NoError(t, err)
@@ -51,7 +55,9 @@ func TestClusterFlags(t *testing.T) {
 	require.Zero(t, code, errs)
 	assert.Equal(t, []string{"a", "b"}, got.Cluster.Namespaces)
 	assert.True(t, got.NoLease)
-	assert.Equal(t, "none", got.Gang)
+	assert.Equal(t, "none", got.Cluster.Gang)
+	got, _, _ = asked(t, newBench(t), "--repo", ".", "--runner", "kubernetes")
+	assert.Empty(t, got.Cluster.options(nil, "prod").Gang, "auto is the runner's own choice")
 }
 
 // The kubeconfig is found as kubectl finds it; without one the process is
@@ -100,7 +106,7 @@ func TestKubeconfigThatCannotBeUsed(t *testing.T) {
 }
 
 func TestWrongClusterUsage(t *testing.T) {
-	kubernetes := []string{"run", "--repo", ".", "--runner", "kubernetes"}
+	cluster := []string{"run", "--repo", ".", "--runner", "kubernetes"}
 	for _, c := range []struct {
 		args []string
 		vars map[string]string
@@ -110,12 +116,14 @@ func TestWrongClusterUsage(t *testing.T) {
 		{[]string{"run", "--repo", ".", "--gang", "none"}, nil, "--gang means nothing without --runner kubernetes"},
 		{[]string{"run", "--repo", ".", "--no-lease"}, nil, "--no-lease means nothing without --runner kubernetes"},
 		{[]string{"run", "--repo", "."}, map[string]string{"TRAINYARD_NAMESPACES": "a"}, "--namespaces means nothing without --runner kubernetes"},
-		{append(kubernetes, "--kubeconfig", "absent"), nil, "run: --kubeconfig: stat "},
-		{kubernetes, map[string]string{"KUBECONFIG": "absent"}, "run: KUBECONFIG: absent is not there"},
-		{append(kubernetes, "--namespaces", "nlp,*"), nil, `--namespaces: "*" is no name`},
-		{append(kubernetes, "--lease-namespace", "A"), nil, `--lease-namespace: "A" is no name`},
-		{append(kubernetes, "--lease-namespace", "a", "--no-lease"), nil, "contradict"},
-		{append(kubernetes, "--gang", "all"), nil, `"all" is none of auto, none, native, volcano, coscheduling, kueue`},
+		{append(cluster, "--kubeconfig", "absent"), nil, "run: --kubeconfig: stat "},
+		{cluster, map[string]string{"KUBECONFIG": "absent"}, "run: KUBECONFIG: absent is not there"},
+		{append(cluster, "--namespaces", "nlp,*"), nil, `--namespaces: "*" is no name`},
+		{append(cluster, "--lease-namespace", "A"), nil, `--lease-namespace: "A" is no name`},
+		{append(cluster, "--lease-namespace", "a", "--no-lease"), nil, "contradict"},
+		{append(cluster, "--gang", "all"), nil, `"all" is none of auto, none, native, volcano, coscheduling, kueue`},
+		{[]string{"validate", "--context", "prod"}, nil, "validate: --context means nothing without --server\nhint: add --server"},
+		{[]string{"validate", "--server", "--kubeconfig", "absent"}, nil, "validate: --kubeconfig: stat "},
 		{[]string{"logs", "a", "--repo", ".", "--context", "prod"}, nil, "logs: --context means nothing without --runner kubernetes"},
 		{[]string{"logs", "a", "--repo", ".", "--runner", "kubernetes", "--state-dir", "."}, nil, "logs: --state-dir means nothing without --runner local"},
 	} {
@@ -135,7 +143,8 @@ func TestWrongClusterUsage(t *testing.T) {
 type clusterPods struct {
 	localPods
 	away    error
-	refused map[string]error // by name of the pod
+	refused map[string]error // by role
+	asked   []string
 }
 
 func (p *clusterPods) Jobs(ctx context.Context) ([]repo.Key, error) {
@@ -147,12 +156,15 @@ func (p *clusterPods) Jobs(ctx context.Context) ([]repo.Key, error) {
 
 func (p *clusterPods) Rehearse(_ context.Context, pods []*corev1.Pod) error {
 	for _, pod := range pods {
-		if err := p.refused[pod.Name]; err != nil {
+		p.asked = append(p.asked, pod.Labels[repo.LabelRole]+" "+pod.Labels[repo.LabelIndex])
+		if err := p.refused[pod.Labels[repo.LabelRole]]; err != nil {
 			return err
 		}
 	}
 	return p.away
 }
+
+func (p *clusterPods) Gang(*repo.Job) (string, error) { return "volcano: the cluster has it", p.away }
 
 func TestLogsOfACluster(t *testing.T) {
 	b := newBench(t)
@@ -185,4 +197,46 @@ func TestLogsOfAClusterThatIsAway(t *testing.T) {
 	assert.Contains(t, errs, "the cluster does not tell: list the jobs that have pods: connection refused\n")
 	_, _, errs = b.run("logs", "c", "--repo", "x")
 	assert.Contains(t, errs, "hint: if the job runs on a cluster, give --runner kubernetes")
+}
+
+func TestValidateAsksTheCluster(t *testing.T) {
+	b := newBench(t)
+	b.write(t, "jobs/a.yaml", "")
+	var seen []string
+	job := repo.Job{
+		Key: repo.Key{Namespace: "nlp", Name: "a"}, Gang: true, Source: repo.Source{File: "jobs/a.yaml", Line: 7},
+		Roles: []repo.Role{{Name: "worker", Replicas: 4}, {Name: "ps", Replicas: 2}, {Name: "none"}},
+	}
+	b.rendered(repo.Definitions{Jobs: []repo.Job{job}}, &seen)
+	server := &clusterPods{}
+	b.parts.Cluster = func(_ clusterOptions, environment string) (cluster, error) {
+		assert.Equal(t, "prod", environment)
+		return server, nil
+	}
+	code, out, errs := b.run("validate", "--server", "--env", "prod")
+	assert.Zero(t, code)
+	assert.Empty(t, out)
+	assert.Equal(t, "jobs/a.yaml:7: gang of nlp/a: volcano: the cluster has it\n1 job, 0 errors, 0 warnings (environment: prod)\n", errs)
+	assert.Equal(t, []string{"worker 0", "ps 0"}, server.asked, "one pod of each role")
+
+	pods := schema.GroupResource{Resource: "pods"}
+	server.refused = map[string]error{
+		"worker": apierrors.NewForbidden(pods, "a-worker-0", errors.New("no PriorityClass with name of-nobody was found")),
+		"ps":     apierrors.NewForbidden(pods, "a-ps-0", errors.New("exceeded quota: gpus")),
+	}
+	code, out, _ = b.run("validate", "--server", "--env", "prod")
+	assert.Equal(t, exitProblems, code)
+	assert.Equal(t, `jobs/a.yaml:7: role worker: the cluster refuses a pod of nlp/a: pods "a-worker-0" is forbidden: no PriorityClass with name of-nobody was found
+jobs/a.yaml:7: warning: role ps: the cluster refuses a pod of nlp/a: pods "a-ps-0" is forbidden: exceeded quota: gpus
+`, out)
+
+	server.refused, server.away = nil, errors.New("connection refused")
+	code, _, errs = b.run("validate", "--server", "--env", "prod")
+	assert.Equal(t, exitProblems, code)
+	assert.Contains(t, errs, "trainyard: validate: ask the cluster about nlp/a: connection refused\n")
+
+	b.write(t, "overlays/prod/kustomization.yaml", "")
+	code, _, errs = b.run("validate", "--server")
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, errs, "--server needs --env: there are several environments (default, prod)")
 }

@@ -36,7 +36,6 @@ type runOptions struct {
 	Cluster         clusterOptions
 	LeaseNamespace  string // "" is that of the context
 	NoLease         bool
-	Gang            string
 	StateDir        string
 	Poll            time.Duration
 	PublishInterval time.Duration
@@ -137,7 +136,8 @@ func addRunFlags(flags *pflag.FlagSet, o *runOptions, author *string) {
 	addRemoteFlags(flags, &o.remoteOptions)
 	choice(flags, &o.Runner, "runner", "", runnerLocal, "where pods run", runnerLocal, runnerKubernetes)
 	addClusterFlags(flags, &o.Cluster)
-	choice(flags, &o.Gang, "gang", "", "auto", "how gangs are started on the cluster; auto is what it offers", gangs...)
+	addNamespaceFlag(flags, &o.Cluster)
+	addGangFlags(flags, &o.Cluster)
 	flags.StringVar(&o.LeaseNamespace, "lease-namespace", "", "namespace of the lease by which one daemon of the environment leads (default: the context's, or the daemon's own)")
 	flags.BoolVar(&o.NoLease, "no-lease", false, "lead without a lease: nothing else may run this environment")
 	flags.StringVar(&o.StateDir, "state-dir", "", "directory of the mirror and the local runner (default: one for each repository and environment)")

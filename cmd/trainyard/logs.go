@@ -56,6 +56,7 @@ the ends of the logs of failed tasks that the record keeps in the repository.`,
 	}
 	addRemoteFlags(cmd.Flags(), &opts.remoteOptions)
 	addClusterFlags(cmd.Flags(), &opts.Cluster)
+	addNamespaceFlag(cmd.Flags(), &opts.Cluster)
 	choice(cmd.Flags(), &opts.Runner, "runner", "", "", "where the daemon runs pods", runnerLocal, runnerKubernetes)
 	cmd.Flags().StringVar(&opts.StateDir, "state-dir", "", "the daemon's --state-dir")
 	cmd.Flags().BoolVarP(&opts.Follow, "follow", "f", false, "go on until the tasks have ended")

@@ -55,4 +55,6 @@ type cluster interface {
 	// Rehearse asks whether pods would be taken, and makes none: the answer to
 	// the first that would not.
 	Rehearse(ctx context.Context, pods []*corev1.Pod) error
+	// Gang says how the pods of a job would start together, and why.
+	Gang(job *repo.Job) (string, error)
 }

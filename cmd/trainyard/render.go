@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
@@ -64,8 +65,30 @@ func printPods(ctx context.Context, sys system, p parts, args []string, environm
 	return nil
 }
 
-// podsOf are the pods of a job's first attempt.
+// podsOf are the pods of a job's first attempt, as objects without a status.
 func podsOf(environment string, job *repo.Job) ([]any, error) {
+	pods, err := firstAttempt(environment, job, func(role *repo.Role) int32 { return role.Replicas })
+	if err != nil {
+		return nil, err
+	}
+	out := make([]any, 0, len(pods))
+	for _, pod := range pods {
+		text, err := json.Marshal(pod)
+		if err != nil {
+			return nil, fmt.Errorf("render %s: %w", job.Key, err)
+		}
+		var object map[string]any
+		if err := json.Unmarshal(text, &object); err != nil {
+			return nil, fmt.Errorf("render %s: %w", job.Key, err)
+		}
+		delete(object, "status") // it has none yet
+		out = append(out, object)
+	}
+	return out, nil
+}
+
+// firstAttempt are so many pods of each role of a job's first attempt.
+func firstAttempt(environment string, job *repo.Job, replicas func(*repo.Role) int32) (pods []*corev1.Pod, err error) {
 	trigger := repo.Trigger{Kind: repo.TriggerPush}
 	run := repo.Run{ID: repo.RunID(environment, job.Key, job.Digest, trigger), Environment: environment, Trigger: trigger, Job: *job}
 	address := func(t repo.Task) repo.Address {
@@ -75,26 +98,16 @@ func podsOf(environment string, job *repo.Job) ([]any, error) {
 		}
 		return a
 	}
-	var out []any
-	for _, role := range job.Roles {
-		for i := range role.Replicas {
-			pod, err := run.Pod(repo.TaskAttempt{Task: repo.Task{Role: role.Name, Index: i}}, address)
+	for r := range job.Roles {
+		for i := range replicas(&job.Roles[r]) {
+			pod, err := run.Pod(repo.TaskAttempt{Task: repo.Task{Role: job.Roles[r].Name, Index: i}}, address)
 			if err != nil {
 				return nil, fmt.Errorf("render %s: %w", job.Key, err)
 			}
-			text, err := json.Marshal(pod)
-			if err != nil {
-				return nil, fmt.Errorf("render %s: %w", job.Key, err)
-			}
-			var object map[string]any
-			if err := json.Unmarshal(text, &object); err != nil {
-				return nil, fmt.Errorf("render %s: %w", job.Key, err)
-			}
-			delete(object, "status") // it has none yet
-			out = append(out, object)
+			pods = append(pods, pod)
 		}
 	}
-	return out, nil
+	return pods, nil
 }
 
 // writeObjects prints a YAML stream, or a JSON list as kubectl does.

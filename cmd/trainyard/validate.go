@@ -12,8 +12,15 @@ import (
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
+// validateOptions are what `trainyard validate` was asked for.
+type validateOptions struct {
+	Environment string
+	Server      bool
+	Cluster     clusterOptions
+}
+
 func newValidateCommand(sys system, p parts) *cobra.Command {
-	var environment string
+	var opts validateOptions
 	cmd := &cobra.Command{
 		Use:   "validate [PATH...]",
 		Short: "Check job files; problems as file:line:column",
@@ -21,30 +28,55 @@ func newValidateCommand(sys system, p parts) *cobra.Command {
 the paths given, as the daemon does, for every environment that trainyard.yaml
 lists, or without such a list for the default one and each that has an overlay.
 Problems go to standard output, one a line; with an error among them the exit
-code is 1.`,
-		Example: "  trainyard validate\n  trainyard validate jobs/mnist.yaml\n  trainyard validate --env prod path/to/repository",
+code is 1.
+
+With --server it asks a cluster too whether it would take a pod of each role,
+without making one, and says how gangs would start. That needs the right to
+create pods there.`,
+		Example: "  trainyard validate\n  trainyard validate jobs/mnist.yaml\n  trainyard validate --env prod path/to/repository\n  trainyard validate --env prod --server --context prod",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if environment != "" {
-				if err := checkName(cmd, "env", environment); err != nil {
-					return err
-				}
+			if err := opts.complete(cmd, sys); err != nil {
+				return err
 			}
-			return validate(cmd.Context(), sys, p, args, environment)
+			return validate(cmd.Context(), sys, p, args, opts)
 		},
 	}
-	cmd.Flags().StringVar(&environment, "env", "", "check for this environment alone")
+	cmd.Flags().StringVar(&opts.Environment, "env", "", "check for this environment alone")
+	cmd.Flags().BoolVar(&opts.Server, "server", false, "ask a cluster whether it would take the pods")
+	addClusterFlags(cmd.Flags(), &opts.Cluster)
+	addGangFlags(cmd.Flags(), &opts.Cluster)
 	return cmd
 }
 
-func validate(ctx context.Context, sys system, p parts, args []string, environment string) error {
+func (o *validateOptions) complete(cmd *cobra.Command, sys system) error {
+	if o.Environment != "" {
+		if err := checkName(cmd, "env", o.Environment); err != nil {
+			return err
+		}
+	}
+	if o.Server {
+		return o.Cluster.complete(cmd, sys)
+	}
+	for _, name := range clusterFlags {
+		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
+			return hint(usagef("%s: --%s means nothing without --server", cmd.Name(), name), "add --server, or leave --%s (and %s) out", name, variable(name))
+		}
+	}
+	return nil
+}
+
+func validate(ctx context.Context, sys system, p parts, args []string, o validateOptions) error {
 	tree, err := findTree(sys, args)
 	if err != nil {
 		return err
 	}
-	environments := []string{environment}
-	if environment == "" {
+	environments := []string{o.Environment}
+	if o.Environment == "" {
 		if environments, err = tree.Environments(); err != nil {
 			return err
+		}
+		if o.Server && len(environments) > 1 {
+			return hint(usagef("validate: --server needs --env: there are several environments (%s)", strings.Join(environments, ", ")), "name the one that runs on the cluster")
 		}
 	}
 	jobs := map[repo.Key]bool{}
@@ -58,20 +90,31 @@ func validate(ctx context.Context, sys system, p parts, args []string, environme
 		for _, j := range found {
 			jobs[j.Key] = true
 		}
+		if o.Server {
+			refused, err := rehearse(ctx, sys.Err, p, o.Cluster, e, found)
+			if err != nil {
+				return fmt.Errorf("validate: %w", err)
+			}
+			problems = append(problems, refused...)
+		}
 	}
-	problems = sorted(problems)
+	return o.report(sys, environments, len(jobs), sorted(problems))
+}
+
+// report prints what was found.
+func (o *validateOptions) report(sys system, environments []string, jobs int, problems []*repo.Error) error {
 	for _, e := range problems {
 		if _, err := fmt.Fprintln(sys.Out, e.Error()); err != nil {
 			return err
 		}
 	}
 	errs, warnings := repo.Split(problems)
-	fmt.Fprintf(sys.Err, "%s, %s, %s (%s: %s)\n", count(len(jobs), "job"), count(len(errs), "error"), count(len(warnings), "warning"),
+	fmt.Fprintf(sys.Err, "%s, %s, %s (%s: %s)\n", count(jobs, "job"), count(len(errs), "error"), count(len(warnings), "warning"),
 		plural(len(environments), "environment"), strings.Join(environments, ", "))
 	if len(errs) > 0 {
 		return errProblems
 	}
-	if len(jobs) == 0 {
+	if jobs == 0 {
 		fmt.Fprintf(sys.Err, "hint: jobs are defined in files %s/….yaml, .yml or .json\n", repo.JobsDir)
 	}
 	return nil

@@ -123,5 +123,8 @@ func (r *Reader) Rehearse(ctx context.Context, pods []*corev1.Pod) error {
 	return r.backend.Rehearse(ctx, pods)
 }
 
+// Gang is Backend's.
+func (r *Reader) Gang(job *repo.Job) (string, error) { return r.backend.Gang(job) }
+
 // Close ends the reader, which has nothing to end.
 func (r *Reader) Close() error { return nil }
