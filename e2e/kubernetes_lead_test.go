@@ -148,6 +148,59 @@ func TestClusterTwoDaemonsWithoutLease(t *testing.T) {
 	}
 }
 
+// TestClusterDaemonWithoutServer: while the API server is away for longer than
+// the lease, the daemon lives and says so; then it goes on.
+func TestClusterDaemonWithoutServer(t *testing.T) {
+	t.Parallel()
+	w := newOnCluster(t, cluster.Start(t, cluster.Options{Nodes: 1}))
+	seen := w.watchBirths()
+	w.write("jobs/job.yaml", w.simulated("job", 1, "3s", 0, ""))
+	w.push("a job")
+	d := w.another(w.flags()...)
+	address := w.address(d)
+	w.eventually("the job runs", func() bool { rec, _ := w.clusterRecord("job"); return rec.Phase == repo.PhaseRunning })
+	w.c.Kill(t, "kube-apiserver")
+	w.eventually("it does not lead any more", func() bool { return strings.Contains(body(t, address+"/metrics"), "trainyard_leader 0\n") })
+	require.Contains(t, body(t, address+"/metrics"), "trainyard_backend_up 0\n")
+	require.Equal(t, "ok\n", body(t, address+"/healthz"))
+	require.Contains(t, body(t, address+"/readyz"), "ok: stands by; who leads is not known at present: ")
+	w.c.Restart(t, "kube-apiserver")
+	w.untilRecord("it goes on", "job", func(r repo.Record) bool { return r.Phase == repo.PhaseSucceeded })
+	require.Contains(t, body(t, address+"/metrics"), "trainyard_backend_up 1\n")
+	_, pods := seen.count()
+	require.Equal(t, 1, pods)
+}
+
+// TestClusterValidates: what the cluster would refuse is told before anything
+// starts, with the file and line of the job, and makes nothing.
+func TestClusterValidates(t *testing.T) {
+	t.Parallel()
+	w := newOnCluster(t, cluster.Shared(t))
+	seen := w.watchBirths()
+	w.write("jobs/good.yaml", w.simulated("good", 2, "1s", 0, "  gang: true\n"))
+	server := []string{"validate", "--server", "--kubeconfig", w.c.Kubeconfig()}
+	code, out := w.trainyard(server...)
+	require.Equal(t, 0, code, out)
+	require.Contains(t, out, "jobs/good.yaml:1: gang of "+w.namespace+"/good: none: ")
+	w.write("jobs/bad.yaml", "# a comment\n---\n"+strings.Replace(w.simulated("bad", 2, "1s", 0, ""), "terminationGracePeriodSeconds: 1", "priorityClassName: of-nobody", 1))
+	w.write("jobs/nowhere.yaml", strings.Replace(w.simulated("nowhere", 1, "1s", 0, ""), "namespace: "+w.namespace, "namespace: is-not-there", 1))
+	code, out = w.trainyard(server...)
+	require.Equal(t, 1, code, out)
+	require.Regexp(t, `jobs/bad.yaml:3: role worker: the cluster refuses a pod of .*/bad: .*no PriorityClass with name of-nobody was found`, out)
+	require.Regexp(t, `jobs/nowhere.yaml:1: role worker: the cluster refuses a pod of is-not-there/nowhere: namespaces "is-not-there" not found`, out)
+	require.Contains(t, out, "3 jobs, 2 errors, 0 warnings")
+	_, pods := seen.count()
+	require.Zero(t, pods)
+
+	nobody := w.c.KubeconfigFor(t, w.c.As(t, "nobody"))
+	code, out = w.trainyard("validate", "--server", "--kubeconfig", nobody, "jobs/good.yaml")
+	require.Equal(t, 1, code, out)
+	require.Contains(t, out, `User "nobody" cannot create resource "pods"`)
+	code, out = w.trainyard("logs", w.namespace+"/good", "--repo", w.remote, "--runner", "kubernetes", "--kubeconfig", nobody)
+	require.Equal(t, 1, code, out)
+	require.Contains(t, out, `the cluster does not tell: `)
+}
+
 // TestLastPush: what was not pushed yet when the daemon is asked to end is
 // pushed then.
 func TestLastPush(t *testing.T) {

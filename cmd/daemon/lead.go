@@ -187,8 +187,14 @@ func (d *Daemon) Ready() (state string, err error) {
 	case d.opts.Election == nil:
 		return "", errors.New("not started yet")
 	}
-	if leader := d.opts.Election.Leader(); leader != "" {
+	leader, trouble := d.opts.Election.Leader(), d.opts.Election.Healthy()
+	switch {
+	case leader != "" && trouble == nil:
 		return fmt.Sprintf("ok: stands by, %s leads", leader), nil
+	case leader != "":
+		return fmt.Sprintf("ok: stands by; who leads is not known at present: %v", trouble), nil
+	case trouble != nil:
+		return "", fmt.Errorf("who leads is not known yet: %w", trouble)
 	}
 	return "", errors.New("who leads is not known yet")
 }

@@ -28,6 +28,12 @@ has errors or is forbidden by the policy, if the settings or the overlay have
 errors, if the branch does not exist, if nothing was left to do but to
 push records and that failed for two minutes, or if it was interrupted.
 
+With --runner kubernetes pods run on a cluster, and the state directory holds
+nothing but a copy of the repository: an empty one will do. Of several daemons of
+an environment one leads, by the lease trainyard-ENVIRONMENT; the others stand by.
+Each cluster needs an environment of its own. With --once the daemon waits until
+it leads.
+
 --policy is a YAML file. Without it everything is allowed; with it pods keep to
 the baseline level of Kubernetes' pod security standards unless it says
 podSecurity: privileged or restricted. Its other fields: namespaces, hostPaths,
@@ -36,7 +42,8 @@ hostNetwork, maxReplicas, maxGPUs, registries, serviceAccounts.`,
   trainyard run --repo /srv/git/jobs.git --poll 2s
   trainyard run --repo https://git.example.com/team/jobs --env prod --token-file token
   trainyard run --repo git@git.example.com:team/jobs --ssh-key ~/.ssh/trainyard
-  trainyard run --repo ... --listen :8080 --webhook-secret-file secret`,
+  trainyard run --repo ... --listen :8080 --webhook-secret-file secret
+  trainyard run --repo ... --env prod --runner kubernetes --context prod --namespaces nlp,vision`,
 		Args: arguments(cobra.NoArgs, "--repo URL [flags]"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := opts.complete(cmd, sys, author); err != nil {
