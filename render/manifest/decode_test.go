@@ -245,7 +245,7 @@ func TestCheckTemplate(t *testing.T) {
 		{"mount twice", `{volumes: [{name: d}], containers: [{name: a, volumeMounts: [{name: d, mountPath: /d}, {name: d, mountPath: /d}]}]}`, `volumeMounts[1].mountPath: "/d" is mounted twice`},
 		{"env", `{containers: [{name: a, env: [{name: "a=b"}]}]}`, `"a=b" cannot be the name of a variable`},
 		{"gpu request", `{containers: [{name: a, resources: {requests: {nvidia.com/gpu: 1}}}]}`, `warning: t.spec.containers[0].resources.requests["nvidia.com/gpu"]: has no matching limit`},
-		{"retired gpu", `{containers: [{name: a, resources: {limits: {alpha.kubernetes.io/nvidia-gpu: 1}}}]}`, `warning: t.spec.containers[0].resources.limits["alpha.kubernetes.io/nvidia-gpu"]: Kubernetes dropped this name in 1.11`},
+		{"retired gpu", `{containers: [{name: a, resources: {limits: {alpha.kubernetes.io/nvidia-gpu: 1}}}]}`, `warning: t.spec.containers[0].resources.limits["alpha.kubernetes.io/nvidia-gpu"]: no cluster since Kubernetes 1.11 schedules it: it is nvidia.com/gpu now; write that, or gpus: {rename: {alpha.kubernetes.io/nvidia-gpu: nvidia.com/gpu}} in trainyard.yaml`},
 		{"request over limit", `{containers: [{name: a, resources: {requests: {cpu: 2}, limits: {cpu: 1}}}]}`, `2 is more than the limit, 1`},
 		{"negative", `{containers: [{name: a, resources: {limits: {cpu: -1}}}]}`, `must not be negative`},
 		{"port", `{containers: [{name: a, ports: [{containerPort: 0}]}]}`, `0 is no port`},
