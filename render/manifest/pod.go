@@ -132,7 +132,6 @@ func (c *podChecker) container(path string, k *corev1.Container, names map[strin
 	}
 	c.mounts(path+".volumeMounts", k)
 	c.resources(path+".resources", &k.Resources)
-	c.claimed(path+".resources.claims", k.Resources.Claims)
 }
 
 // noNUL refuses what no process can be started with.

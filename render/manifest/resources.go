@@ -26,26 +26,29 @@ func RenameResources(o *Object, path string, spec *corev1.PodSpec) {
 	if len(names) == 0 {
 		return
 	}
-	for _, list := range []struct {
-		field string
-		of    []corev1.Container
-	}{{"initContainers", spec.InitContainers}, {"containers", spec.Containers}} {
-		for i := range list.of {
-			r, at := &list.of[i].Resources, Item(Join(path, list.field), i)+".resources"
-			for _, old := range slices.Sorted(maps.Keys(names)) {
-				renameIn(o, at+".limits", r.Limits, old, names[old])
-				if !renameIn(o, at+".requests", r.Requests, old, names[old]) {
-					continue
-				}
-				if _, limited := r.Limits[names[old]]; !limited {
-					r.Limits = maps.Clone(r.Limits)
-					if r.Limits == nil {
-						r.Limits = corev1.ResourceList{}
-					}
-					r.Limits[names[old]] = r.Requests[names[old]]
-				}
+	eachResources(path, spec, func(at string, r *corev1.ResourceRequirements) {
+		for _, old := range slices.Sorted(maps.Keys(names)) {
+			renameIn(o, at+".limits", r.Limits, old, names[old])
+			if !renameIn(o, at+".requests", r.Requests, old, names[old]) {
+				continue
+			}
+			if r.Limits == nil {
+				r.Limits = corev1.ResourceList{}
+			}
+			if _, limited := r.Limits[names[old]]; !limited {
+				r.Limits[names[old]] = r.Requests[names[old]]
 			}
 		}
+	})
+}
+
+// eachResources hands over what each container of a pod asks for, and its path.
+func eachResources(path string, spec *corev1.PodSpec, f func(at string, r *corev1.ResourceRequirements)) {
+	for i := range spec.InitContainers {
+		f(Item(path+".initContainers", i)+".resources", &spec.InitContainers[i].Resources)
+	}
+	for i := range spec.Containers {
+		f(Item(path+".containers", i)+".resources", &spec.Containers[i].Resources)
 	}
 }
 
@@ -68,19 +71,11 @@ func renameIn(o *Object, at string, list corev1.ResourceList, from, to corev1.Re
 func CheckResources(o *Object, path string, spec *corev1.PodSpec) {
 	c := podChecker{o: o, spec: spec}
 	c.claims(path + ".resourceClaims")
-	for _, list := range []struct {
-		field string
-		of    []corev1.Container
-	}{{"initContainers", spec.InitContainers}, {"containers", spec.Containers}} {
-		for i := range list.of {
-			at := Item(path+"."+list.field, i) + ".resources"
-			c.resources(at, &list.of[i].Resources)
-			c.claimed(at+".claims", list.of[i].Resources.Claims)
-		}
-	}
+	eachResources(path, spec, c.resources)
 }
 
 func (c *podChecker) resources(path string, r *corev1.ResourceRequirements) {
+	c.claimed(path+".claims", r.Claims)
 	old := false
 	for _, list := range []struct {
 		name string
