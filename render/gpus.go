@@ -83,59 +83,70 @@ func renamed(document any, names map[corev1.ResourceName]corev1.ResourceName) ma
 	return found
 }
 
-// unknownClass warns of a GPU class that the environment's overlay does not
-// know, while it knows others: pods of it could run on any GPU. An overlay that
-// knows none has no classes.
-func (o *overlay) unknownClass(job *repo.Job, role *repo.Role, source *manifest.Document) *repo.Error {
-	class, ok := role.Template.Labels[repo.LabelGPUClass]
-	if !ok || !o.exists() {
+// unknownClasses warns of GPU classes that the environment's overlay does not
+// know, while it knows others: pods of them could run on any GPU. An overlay
+// that knows none has no classes.
+func (o *overlay) unknownClasses(job *repo.Job, source *manifest.Document) {
+	known := o.classes()
+	if len(known) == 0 {
+		return
+	}
+	var names []string
+	for _, r := range known {
+		names = append(names, r.ValuesUnsorted()...)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	for i := range job.Roles {
+		class, ok := job.Roles[i].Template.Labels[repo.LabelGPUClass]
+		if !ok || slices.ContainsFunc(known, func(r labels.Requirement) bool { return r.Matches(labels.Set{repo.LabelGPUClass: class}) }) {
+			continue
+		}
+		warn(job, i, source, "gpus.class", fmt.Sprintf("%s has no GPU class %q, so that its pods can run on any GPU; it has %s%s",
+			o.dir, class, strings.Join(names, ", "), manifest.Nearest(class, names...)))
+	}
+}
+
+// classes are the conditions under which the overlay's patches are for pods of
+// a GPU class.
+func (o *overlay) classes() (known []labels.Requirement) {
+	if !o.exists() {
 		return nil
 	}
-	var known []string
 	for _, p := range o.graph.patches {
 		if p.target == nil {
 			continue
 		}
 		selector, err := labels.Parse(p.target.LabelSelector)
-		if err != nil {
+		if err != nil { // said with the overlay
 			continue
 		}
 		requirements, _ := selector.Requirements()
 		for _, r := range requirements {
-			if r.Key() != repo.LabelGPUClass || r.Operator() == selection.NotIn || r.Operator() == selection.NotEquals || r.Operator() == selection.DoesNotExist {
-				continue
+			if op := r.Operator(); r.Key() == repo.LabelGPUClass && op != selection.NotIn && op != selection.NotEquals && op != selection.DoesNotExist {
+				known = append(known, r)
 			}
-			if r.Matches(labels.Set{repo.LabelGPUClass: class}) {
-				return nil
-			}
-			known = append(known, r.ValuesUnsorted()...)
 		}
 	}
-	if len(known) == 0 {
-		return nil
-	}
-	slices.Sort(known)
-	known = slices.Compact(known)
-	return about(job, role, source, "gpus.class", fmt.Sprintf("%s has no GPU class %q, so that the pods can run on any GPU; it has %s%s",
-		o.dir, class, strings.Join(known, ", "), manifest.Nearest(class, known...)))
+	return known
 }
 
 // uncounted warns of devices that no number in a plan or a record has.
-func uncounted(job *repo.Job, role *repo.Role, source *manifest.Document) *repo.Error {
-	if !repo.UncountedDevices(&role.Template.Spec) {
-		return nil
+func uncounted(job *repo.Job, source *manifest.Document) {
+	for i := range job.Roles {
+		if repo.UncountedDevices(&job.Roles[i].Template.Spec) {
+			warn(job, i, source, "template.spec.resourceClaims", "what resource claims bring is not known before the cluster has allocated it: it is in no number of GPUs, and in no GPU hours")
+		}
 	}
-	return about(job, role, source, "template.spec.resourceClaims", "what resource claims bring is not known before it is allocated: it is in no number of GPUs and in no GPU hours")
 }
 
-// about is a warning of a role, at a field of it where the job's format is our
+// warn adds a warning of a role, at a field of it where the job's format is our
 // own, and at the job else.
-func about(job *repo.Job, role *repo.Role, source *manifest.Document, field, message string) *repo.Error {
-	if source == nil || job.Kind != "TrainingJob" {
-		return &repo.Error{File: job.Source.File, Line: job.Source.Line, Message: "role " + role.Name + ": " + message, Warning: true}
+func warn(job *repo.Job, role int, source *manifest.Document, field, message string) {
+	e := &repo.Error{File: job.Source.File, Line: job.Source.Line, Message: "role " + job.Roles[role].Name + ": " + message}
+	if source != nil && job.Kind == "TrainingJob" {
+		e = source.Errorf(manifest.Item("spec.roles", role)+"."+field, "%s", message)
 	}
-	at := slices.IndexFunc(job.Roles, func(r repo.Role) bool { return r.Name == role.Name })
-	e := source.Errorf(manifest.Item("spec.roles", at)+"."+field, "%s", message)
 	e.Warning = true
-	return e
+	job.Warnings = repo.SortErrors(append(job.Warnings, e))
 }

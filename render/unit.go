@@ -279,11 +279,7 @@ func (b *unitBuild) readJob(o built, format *manifest.Format) *repo.Job {
 // finish applies the overlay to the jobs' pods and gives them their identity.
 func (b *unitBuild) finish(jobs []*repo.Job, from []built, objects []repo.Object) {
 	for i, job := range jobs {
-		for k := range job.Roles {
-			if w := b.overlay.unknownClass(job, &job.Roles[k], from[i].source); w != nil {
-				job.Warnings = append(job.Warnings, w)
-			}
-		}
+		b.overlay.unknownClasses(job, from[i].source)
 	}
 	changes, wrong, err := applyToPods(jobs, b.overlay, b.settings)
 	if err != nil {
@@ -302,11 +298,7 @@ func (b *unitBuild) finish(jobs []*repo.Job, from []built, objects []repo.Object
 		}
 		// What the format makes comes last: it takes the place of others of its name.
 		job.Objects = inNamespace(slices.Concat(objects, job.Objects), job.Namespace)
-		for k := range job.Roles {
-			if w := uncounted(job, &job.Roles[k], from[i].source); w != nil {
-				job.Warnings = append(job.Warnings, w)
-			}
-		}
+		uncounted(job, from[i].source)
 		format := b.formats.find(job.APIVersion, job.Kind)
 		if job.Digest, job.Shape, err = digests(from[i].object, format, objects, changes[i], renamed(from[i].object, b.settings.Rename)); err != nil {
 			b.invalid(named{key: job.Key}, job.Source.File, job.Source.Line, []*repo.Error{{File: job.Source.File, Line: job.Source.Line, Message: err.Error()}})
