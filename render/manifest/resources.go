@@ -94,10 +94,10 @@ func (c *podChecker) resources(path string, r *corev1.ResourceRequirements) {
 		limit, limited := r.Limits[name]
 		request, at := r.Requests[name], Join(path+".requests", string(name))
 		switch {
-		case !limited && (extended(name) || name == retired):
+		case !limited && (fixed(name) || name == retired):
 			c.o.Warnf(at, "has no matching limit, and Kubernetes takes %s only with one", name)
 		case !limited:
-		case extended(name) && request.Cmp(limit) != 0:
+		case fixed(name) && request.Cmp(limit) != 0:
 			c.o.Errorf(at, "%s is not the limit, %s, and Kubernetes takes %s only if both are the same; the request can be left out", shown(request), shown(limit), name)
 		case request.Cmp(limit) > 0:
 			c.o.Errorf(at, "%s is more than the limit, %s", shown(request), shown(limit))
@@ -121,14 +121,17 @@ func (c *podChecker) quantity(at string, name corev1.ResourceName, q resource.Qu
 	}
 }
 
-// extended says whether a resource is one of a device plugin and not of
-// Kubernetes itself: such ones are whole, and cannot be asked for without a limit.
-func extended(name corev1.ResourceName) bool {
-	return strings.Contains(string(name), "/") && !strings.Contains(string(name), "kubernetes.io/") || strings.HasPrefix(string(name), deviceClass)
+// fixed says whether an API server takes a request for a resource only if it is
+// the limit as well.
+func fixed(name corev1.ResourceName) bool {
+	return extended(name) || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// deviceClass is before the name of a device class that is asked for as a resource.
-const deviceClass = "deviceclass.resource.kubernetes.io/"
+// extended says whether a resource is one of a device plugin, and so whole. All
+// that has kubernetes.io in its name is Kubernetes' own to an API server.
+func extended(name corev1.ResourceName) bool {
+	return strings.Contains(string(name), "/") && !strings.Contains(string(name), "kubernetes.io/")
+}
 
 // standard says whether a container can have a resource that has no vendor.
 func standard(name corev1.ResourceName) bool {
@@ -168,7 +171,9 @@ func (c *podChecker) claimed(path string, claims []corev1.ResourceClaim) {
 			c.o.Errorf(at, "required")
 		case !slices.Contains(names, name) && !c.o.full():
 			c.o.Errorf(at, "the pod declares no resource claim %q%s", short(name), Nearest(name, names...))
-		case slices.Contains(claims[:i], claims[i]):
+		case slices.ContainsFunc(claims[:i], func(other corev1.ResourceClaim) bool {
+			return other.Name == name && (other.Request == claims[i].Request || other.Request == "" || claims[i].Request == "")
+		}):
 			c.o.Errorf(at, "resource claim %q is used twice", short(name))
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 const (
 	resourceGPU corev1.ResourceName = "nvidia.com/gpu"
-	maxGPUs                         = 1024 // of a task
+	maxGPUs     int64               = 1024 // of a task
 
 	shmVolume = "trainyard-shm"
 	shmPath   = "/dev/shm"
