@@ -52,7 +52,8 @@ func (w *world) checkActions(in Input, out Output) {
 				require.True(w.t, other == "" || other == a.Pod, "%s would run beside %s", a.Pod, other)
 			}
 		case Delete:
-			require.True(w.t, p.Ended() || !wanted(&out.Record, p), "pod %s is wanted, but would be ended", a.Pod)
+			require.True(w.t, p.Ended() || a.Force || !wanted(&out.Record, p), "pod %s is wanted, but would be ended", a.Pod)
+			require.True(w.t, !a.Force || !p.DeletedAt.IsZero(), "pod %s would be given up, and nobody has asked it to end", a.Pod)
 		case Release:
 			require.True(w.t, p.Ended(), "pod %s runs, but would be released", a.Pod)
 			require.True(w.t, published(in, p), "pod %s would be released before its outcome is published", a.Pod)
