@@ -108,6 +108,7 @@ func podFacts(pod *corev1.Pod) (p Pod, ok bool) {
 		return p, true
 	}
 	p.EndedAt = p.end(pod)
+	p.askedBefore(pod)
 	p.Failure.Reason, p.Failure.Message = pod.Status.Reason, pod.Status.Message
 	p.Failure.disruption(pod)
 	return p, true
@@ -183,6 +184,20 @@ func (p *Pod) end(pod *corev1.Pod) (at time.Time) {
 func (p *Pod) started(at time.Time) {
 	if !at.IsZero() && (p.StartedAt.IsZero() || at.Before(p.StartedAt)) {
 		p.StartedAt = at
+	}
+}
+
+// kubeletDone is how long after a pod's end its kubelet removes it, at most.
+const kubeletDone = 10 * time.Second
+
+// askedBefore puts right when an ended pod was asked to end. Its kubelet removes
+// it with a grace of 0 when all is done, and as the finalizer holds it the API
+// server then gives that time, not the one at which somebody first asked. A pod
+// that had ended by itself before is removed by nobody so soon.
+func (p *Pod) askedBefore(pod *corev1.Pod) {
+	grace := pod.DeletionGracePeriodSeconds
+	if grace != nil && *grace == 0 && p.DeletedAt.After(p.EndedAt) && p.DeletedAt.Sub(p.EndedAt) <= kubeletDone {
+		p.DeletedAt = p.EndedAt
 	}
 }
 

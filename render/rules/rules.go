@@ -65,7 +65,7 @@ func TrainingJob() []repo.FailureRule {
 		// next try ends the same way.
 		repo.FailureRule{Name: "OOMKilled", Reasons: []string{"OOMKilled"}, Class: repo.Permanent},
 		repo.FailureRule{Name: "DeadlineExceeded", Reasons: []string{"DeadlineExceeded"}, Class: repo.Permanent},
-		repo.FailureRule{Name: "Forbidden", Reasons: []string{"Forbidden"}, Class: repo.Permanent},
+		repo.FailureRule{Name: "Forbidden", Reasons: []string{"Forbidden", "SysctlForbidden"}, Class: repo.Permanent},
 		repo.FailureRule{Name: "CannotRun", Reasons: []string{"ContainerCannotRun", "RunContainerError", "CreateContainerConfigError"}, Class: repo.Permanent},
 		repo.FailureRule{Name: "CannotRun", Reasons: []string{"StartError"}, MessagePattern: noCommand, Class: repo.Permanent},
 		code("CommandCannotRun", repo.Permanent, 126, 127),

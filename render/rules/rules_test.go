@@ -2,6 +2,8 @@ package rules
 
 import (
 	"encoding/json"
+	"flag"
+	"os"
 	"regexp"
 	"slices"
 	"testing"
@@ -111,6 +113,22 @@ func TestExitCodes(t *testing.T) {
 	}
 	missing := end{code: 128, reason: "ContainerCannotRun", message: "exec: no such file"}
 	assert.Equal(t, "ContainerDockerStartCmdNotFound", first(FrameworkController(repo.Settings{}), missing).Name)
+}
+
+var update = flag.Bool("update", false, "rewrite testdata")
+
+// TestTrainingJobTable keeps the table where those who judge pods by it can read
+// it without importing this package.
+func TestTrainingJobTable(t *testing.T) {
+	const file = "testdata/trainingjob.json"
+	text, err := json.MarshalIndent(TrainingJob(), "", "  ")
+	require.NoError(t, err)
+	if *update {
+		require.NoError(t, os.WriteFile(file, append(text, '\n'), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), string(text)+"\n", "the table has changed: go test ./render/rules -update")
 }
 
 func TestReadRules(t *testing.T) {
