@@ -62,9 +62,10 @@ type Action struct {
 	Kind    ActionKind
 	Run     string
 	Attempt repo.TaskAttempt // of Create
-	Pod     string           // of Delete and Release
-	UID     string
-	Force   bool // Delete without a grace period
+	Avoid   repo.Avoid       // of Create
+	Pod     string
+	UID     string // of Delete and Release
+	Force   bool   // Delete without a grace period
 }
 
 // Decide says what to do about a job now. It is deterministic and changes
