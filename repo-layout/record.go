@@ -151,6 +151,8 @@ type RunRecord struct {
 	SuspendedSeconds int64 `json:"suspendedSeconds,omitempty"`
 	// GPUSeconds is GPUs times seconds held by task attempts that have ended.
 	GPUSeconds int64 `json:"gpuSeconds,omitempty"`
+	// Gang says how all pods start together, of a job that asks for it.
+	Gang string `json:"gang,omitempty"`
 	// AvoidNodes are nodes that a failure rule blamed, the last MaxAvoided of
 	// them: no pod of the run is started there any more.
 	AvoidNodes []string `json:"avoidNodes,omitempty"`

@@ -125,6 +125,9 @@ func stamped(run *repo.Run, a Action, addr repo.Addresses) (*corev1.Pod, error) 
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	a.Avoid.Apply(&pod.Spec)
+	if a.Gang != nil {
+		a.Gang.Mark(pod)
+	}
 	return pod, nil
 }
 

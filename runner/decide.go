@@ -63,6 +63,7 @@ type Action struct {
 	Run     string
 	Attempt repo.TaskAttempt // of Create
 	Avoid   repo.Avoid       // of Create
+	Gang    *repo.Gang       // of Create: with whom it starts, nil for nobody
 	Pod     string
 	UID     string // of Delete and Release
 	Force   bool   // Delete without a grace period

@@ -27,6 +27,9 @@ func (d *decision) interrupt() bool {
 	if run.Ending != nil || run.Suspended != nil {
 		return moved
 	}
+	if d.releaseGang() {
+		return true
+	}
 	moved = d.stopUnstarted() || moved
 	return d.stopStuck() || moved
 }
@@ -245,6 +248,9 @@ func (d *decision) retryRun(o repo.Outcome, at time.Time, accountable bool) {
 		d.rec.Attempts = d.rec.Attempts[extra:]
 	}
 	wait := backoff(d.def.Job.Retry, &o, run.Retries.Total, run.ID)
+	if released(&o) {
+		wait = releaseWait(run.ID, run.Attempt, d.rec.Attempts[:len(d.rec.Attempts)-1])
+	}
 	run.Attempt++
 	run.Retries.Total++
 	if accountable {

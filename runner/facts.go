@@ -36,8 +36,11 @@ type Pod struct {
 	DeletedAt time.Time // zero unless somebody asked for its end
 	DeleteBy  time.Time // when it should have ended then
 	OutputAt  time.Time // last output, zero when unknown
+	PlacedAt  time.Time // when it got its node, zero when unknown
 	Node      string
-	Waiting   string // why it has not started, or does not go on
+	Gang      *repo.Gang // with whom it starts, nil for nobody
+	GangBy    string     // what sees to that
+	Waiting   string     // why it has not started, or does not go on
 	Restarts  int32
 	Address   string // where people reach it, of a task that outlives its run
 	Failure   Failure
@@ -81,6 +84,7 @@ func podFacts(pod *corev1.Pod) (p Pod, ok bool) {
 		CreatedAt: pod.CreationTimestamp.Time,
 		Node:      pod.Spec.NodeName,
 		Address:   pod.Annotations[repo.AnnotationAddress],
+		Gang:      repo.GangOf(pod), GangBy: pod.Annotations[repo.AnnotationGangBy],
 	}
 	if pod.DeletionTimestamp != nil {
 		p.DeletedAt, p.DeleteBy = pod.DeletionTimestamp.Time, pod.DeletionTimestamp.Time
@@ -90,6 +94,11 @@ func podFacts(pod *corev1.Pod) (p Pod, ok bool) {
 	}
 	if t, err := time.Parse(time.RFC3339Nano, pod.Annotations[repo.AnnotationOutput]); err == nil {
 		p.OutputAt = t
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			p.PlacedAt = c.LastTransitionTime.Time
+		}
 	}
 	switch pod.Status.Phase {
 	case corev1.PodSucceeded:

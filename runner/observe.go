@@ -71,6 +71,9 @@ func (d *decision) find(role *repo.Role, r *repo.RoleRecord, t *repo.TaskRecord,
 func (d *decision) see(job *repo.Job, role *repo.Role, r *repo.RoleRecord, t *repo.TaskRecord, p *Pod) bool {
 	a := last(t)
 	a.UID, a.Node, a.Restarts, a.Address = p.UID, p.Node, p.Restarts, p.Address
+	if p.GangBy != "" {
+		d.rec.Run.Gang = p.GangBy
+	}
 	if !p.CreatedAt.IsZero() {
 		a.CreatedAt = *stamp(p.CreatedAt)
 	}

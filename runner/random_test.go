@@ -44,6 +44,7 @@ func randomJob(t *rapid.T) repo.Job {
 	}
 	job.Success = rapid.SampledFrom([]repo.Success{repo.AllRoles, repo.AnyRole}).Draw(t, "success")
 	job.OnChange = rapid.SampledFrom([]repo.OnChange{repo.Finish, repo.Restart, repo.Ignore}).Draw(t, "onChange")
+	job.Gang = rapid.Bool().Draw(t, "gang")
 	job.Rescale = rapid.Bool().Draw(t, "rescales")
 	job.Cleanup.After = rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "clean-up after")
 	if rapid.IntRange(0, 4).Draw(t, "has deadlines") == 0 {

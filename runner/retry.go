@@ -18,6 +18,8 @@ func shouldRetry(r repo.Retry, o *repo.Outcome, so repo.Retries) (retry, account
 	switch {
 	case o.Result == repo.Stopped:
 		return false, false
+	case released(o):
+		return true, false
 	case o.Result == repo.Succeeded:
 		return r.Limit == repo.Always, true
 	case r.Mode == repo.ByClass && transient:

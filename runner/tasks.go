@@ -178,13 +178,15 @@ func (d *decision) createPods() {
 	if !d.active() || d.def == nil || d.behind() {
 		return
 	}
+	gang := d.gangs()
 	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {
 		a := live(t)
 		if a == nil || a.UID != "" || a.Stop != "" || d.in.Refused[a.Pod] != "" {
 			return
 		}
+		id := d.attemptOf(r, t, a.Attempt)
 		d.do(Action{
-			Kind: Create, Run: d.rec.Run.ID, Attempt: d.attemptOf(r, t, a.Attempt), Pod: a.Pod,
+			Kind: Create, Run: d.rec.Run.ID, Attempt: id, Pod: a.Pod, Gang: gang(id),
 			Avoid: repo.Avoid{Never: d.rec.Run.AvoidNodes, Rather: t.AvoidNodes},
 		})
 	})

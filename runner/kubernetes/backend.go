@@ -28,7 +28,11 @@ type Options struct {
 	Environment string
 	// Namespaces that pods may run in; none is all of them, which needs a ClusterRole.
 	Namespaces []string
-	Log        zerolog.Logger
+	// Gang is how all pods of a run start or none; "" is what fits the job and
+	// the cluster best. GangScheduler is the scheduler with the coscheduling plugin.
+	Gang          Gang
+	GangScheduler string
+	Log           zerolog.Logger
 }
 
 const (
@@ -51,6 +55,7 @@ type Backend struct {
 	informers []cache.SharedIndexInformer
 	writes    chan struct{} // a place for each write that is under way
 	news      chan announcement
+	gangs     gangs
 	cancel    context.CancelFunc
 	done      sync.WaitGroup
 
@@ -69,6 +74,7 @@ type knownRun struct {
 	key      repo.Key
 	owner    types.UID // of its config map
 	progress time.Duration
+	gang     *party // of a job whose pods start together
 }
 
 // New prepares a backend for a cluster that may be away: only Runs waits for

@@ -28,6 +28,9 @@ func (b *Backend) Create(ctx context.Context, pod *corev1.Pod) error {
 	}
 	pod = pod.DeepCopy()
 	pod.OwnerReferences = append(pod.OwnerReferences, ownerReference(run, owner))
+	if err := b.join(ctx, pod); err != nil {
+		return err
+	}
 	_, err = b.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: manager})
 	return err
 }

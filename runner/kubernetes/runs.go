@@ -55,9 +55,13 @@ func (b *Backend) Prepare(ctx context.Context, run *repo.Run, attempt int32) (re
 			return nil, fmt.Errorf("prepare run %s: %s %s: %w", run.ID, o.Kind, o.Name, err)
 		}
 	}
+	gang, err := b.gather(run)
+	if err != nil {
+		return nil, fmt.Errorf("prepare run %s: gang: %w", run.ID, err)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.runs[run.ID] = knownRun{key: run.Job.Key, owner: owner, progress: run.Job.ProgressDeadline}
+	b.runs[run.ID] = knownRun{key: run.Job.Key, owner: owner, progress: run.Job.ProgressDeadline, gang: gang}
 	return addr, nil
 }
 
