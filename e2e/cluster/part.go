@@ -71,6 +71,13 @@ func (p *part) kill() {
 	p.cmd = nil
 }
 
+// running says whether the process has been started, and not killed.
+func (p *part) running() bool {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.cmd != nil
+}
+
 // died is the error of a process that has ended by itself, nil while it runs.
 func (p *part) died() error {
 	p.mutex.Lock()
