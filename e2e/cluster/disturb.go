@@ -180,6 +180,8 @@ func (c *Cluster) addNodes(ctx context.Context) error {
 			return fmt.Errorf("add node %s: %w", name, err)
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
 	return poll(ctx, func(ctx context.Context) error {
 		if _, err := c.client.CoreV1().ServiceAccounts(corev1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{}); err != nil {
 			return err
@@ -191,11 +193,6 @@ func (c *Cluster) addNodes(ctx context.Context) error {
 		for _, node := range list.Items {
 			if len(node.Spec.Taints) > 0 {
 				return fmt.Errorf("node %s has taints: %v", node.Name, node.Spec.Taints)
-			}
-		}
-		for _, p := range c.parts {
-			if err := p.died(); err != nil {
-				return err
 			}
 		}
 		return nil

@@ -19,6 +19,10 @@ import (
 // errPort says that somebody else listens where we wanted to.
 var errPort = errors.New("a port was taken by another process")
 
+// startTime is the most that a start of something may take, on a machine that
+// is busy with much else.
+const startTime = 3 * time.Minute
+
 // part is one process of the control plane: etcd, kube-apiserver, …
 type part struct {
 	name    string
@@ -101,7 +105,7 @@ func (p *part) died() error {
 // ready waits until each part answers. An API server starts for some seconds,
 // on a busy machine for many.
 func (c *Cluster) ready(ctx context.Context, parts ...*part) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	probe, err := c.prober()
 	if err != nil {

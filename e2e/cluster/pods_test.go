@@ -228,7 +228,7 @@ func TestLogs(t *testing.T) {
 
 	create(t, c, namespace, "waits", "waiting=ErrImagePull")
 	until(t, c, namespace, "waits", "has a node", func(p *corev1.Pod) bool { return len(p.Status.ContainerStatuses) > 0 })
-	_, err = c.Client().CoreV1().Pods(namespace).GetLogs("waits", &corev1.PodLogOptions{}).DoRaw(t.Context())
+	_, err = c.Client().CoreV1().Pods(namespace).GetLogs("waits", &corev1.PodLogOptions{}).Stream(t.Context())
 	assert.ErrorContains(t, err, `container "train" in pod "waits" is waiting to start: ErrImagePull`)
 }
 
