@@ -196,14 +196,24 @@ func TestRehearsal(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m, led := newMemory(t.Context(), func(repo.TaskAttempt) int32 { return -1 }), newLedger()
 				m.unrehearsed = row.says
-				s := keepRunning(t, m, led, Options{Log: zerolog.Nop()}, definitions(twoRoles("a")))
+				m.script = func(a repo.TaskAttempt) int32 { // one task is tried again, in a later pass
+					if a.Task.String() == "ps-1" && a.Attempt == 0 {
+						return 1
+					}
+					return -1
+				}
+				job := twoRoles("a")
+				job.Roles[1].Retry.Limit = 1
+				s := keepRunning(t, m, led, Options{Log: zerolog.Nop()}, definitions(job))
 				rec := s.loop.Records()[0]
 				require.Equal(t, row.phase, rec.Phase)
 				require.Equal(t, row.creates, len(m.creates) > 0)
 				require.Contains(t, m.rehearsed[0], "-main-0-0-0")
 				require.Contains(t, m.rehearsed[1], "-ps-0-0-0")
 				if row.creates {
-					require.Len(t, m.rehearsed, 2, "once for an attempt")
+					require.Len(t, m.creates, 7)
+					require.Equal(t, 1, m.prepared, "once for an attempt")
+					require.Len(t, m.rehearsed, 2)
 					return
 				}
 				require.Contains(t, rec.Message, refusal(row.says))
@@ -212,7 +222,7 @@ func TestRehearsal(t *testing.T) {
 				m.mu.Unlock()
 				require.True(t, sleep(s.ctx, time.Minute, nil))
 				synctest.Wait()
-				require.Equal(t, row.phase == repo.PhasePending, len(m.creates) == 6)
+				require.Equal(t, row.phase == repo.PhasePending, len(m.creates) == 7)
 			})
 		})
 	}

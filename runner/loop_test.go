@@ -35,6 +35,7 @@ type memory struct {
 	asked           []string                // pods of which a creation was tried
 	rehearsed, told []string                // pods rehearsed, and what was announced of them
 	unrehearsed     error                   // what a rehearsal says
+	prepared        int                     // attempts
 	most, now       int                     // creations at once
 	creates         []string
 	changed         func(repo.Key)
@@ -51,6 +52,7 @@ func (m *memory) Prepare(_ context.Context, run *repo.Run, _ int32) (repo.Addres
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.runs[run.ID] = *run
+	m.prepared++
 	return func(t repo.Task) repo.Address { return repo.Address{Host: t.String(), Port: 1} }, nil
 }
 
