@@ -40,7 +40,8 @@ func build(p plan) (all []built, err error) {
 	started := time.Now()
 	fsys := newFiles(started.Add(maxBuildTime))
 	root := types.Kustomization{Resources: p.resources}
-	sources := maps.Clone(p.sources)
+	sources := map[string]*manifest.Document{}
+	maps.Copy(sources, p.sources)
 	for name, data := range p.served {
 		fsys.put(name, data)
 	}

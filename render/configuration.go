@@ -21,6 +21,7 @@ type fieldSpec struct {
 }
 
 type nameReference struct {
+	Group      string      `json:"group,omitempty"`
 	Version    string      `json:"version"`
 	Kind       string      `json:"kind"`
 	FieldSpecs []fieldSpec `json:"fieldSpecs"`
@@ -41,6 +42,7 @@ var references = map[string][]string{
 		"initContainers/env/valueFrom/configMapKeyRef/name", "initContainers/envFrom/configMapRef/name",
 	},
 	"PersistentVolumeClaim": {"volumes/persistentVolumeClaim/claimName"},
+	"ResourceClaimTemplate": {"resourceClaims/resourceClaimTemplateName"},
 }
 
 // configuration of the kinds that are given; nil when it would say nothing.
@@ -64,8 +66,9 @@ func (f formats) configuration(kinds map[string]bool) ([]byte, error) {
 					for _, b := range below {
 						refs[kind] = append(refs[kind], at("spec/"+b, false))
 					}
-					// A role's own volumes, where the format has them.
-					refs[kind] = append(refs[kind], at("../"+below[0], false))
+					if strings.HasPrefix(below[0], "volumes/") { // a role's own, where the format has them
+						refs[kind] = append(refs[kind], at("../"+below[0], false))
+					}
 				}
 			}
 		}
@@ -73,8 +76,10 @@ func (f formats) configuration(kinds map[string]bool) ([]byte, error) {
 	if len(c.CommonLabels) == 0 {
 		return nil, nil
 	}
-	for _, kind := range []string{"ConfigMap", "PersistentVolumeClaim"} {
-		c.NameReference = append(c.NameReference, nameReference{Version: "v1", Kind: kind, FieldSpecs: refs[kind]})
+	for _, k := range objects {
+		if refs[k.Kind] != nil {
+			c.NameReference = append(c.NameReference, nameReference{Group: k.Group, Version: k.Version, Kind: k.Kind, FieldSpecs: refs[k.Kind]})
+		}
 	}
 	return encode(c)
 }

@@ -24,10 +24,13 @@ type identity struct {
 	Document map[string]any             `json:"document"`
 	Objects  []json.RawMessage          `json:"objects,omitempty"`
 	Pods     map[string]json.RawMessage `json:"pods,omitempty"` // what the overlay changed, by role
+	// Renamed are resources of the document that the settings have other names
+	// for: under its old name none of them could be had.
+	Renamed map[string]string `json:"renamed,omitempty"`
 }
 
 // digests are the identity of what would run, and that without replica counts.
-func digests(document map[string]any, f *manifest.Format, objects []repo.Object, pods map[string]json.RawMessage) (digest, shape string, err error) {
+func digests(document map[string]any, f *manifest.Format, objects []repo.Object, pods map[string]json.RawMessage, renamed map[string]string) (digest, shape string, err error) {
 	text, err := encode(document)
 	if err != nil {
 		return "", "", err
@@ -38,7 +41,7 @@ func digests(document map[string]any, f *manifest.Format, objects []repo.Object,
 	if err := d.Decode(&copied); err != nil {
 		return "", "", err
 	}
-	id := identity{Document: copied, Pods: pods}
+	id := identity{Document: copied, Pods: pods, Renamed: renamed}
 	for _, o := range objects {
 		id.Objects = append(id.Objects, o.Raw)
 	}

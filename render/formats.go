@@ -27,6 +27,12 @@ func (f formats) find(apiVersion, kind string) *manifest.Format {
 // objects are the kinds that go with a job.
 var objects = [...]schema.GroupVersionKind{
 	{Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Service"}, {Version: "v1", Kind: "PersistentVolumeClaim"},
+	{Group: "resource.k8s.io", Version: "v1", Kind: "ResourceClaimTemplate"},
+}
+
+// stands says whether a document is of a kind that goes with a job.
+func stands(d *manifest.Document) bool {
+	return slices.Contains(objects[:], schema.FromAPIVersionAndKind(d.APIVersion(), d.Kind()))
 }
 
 // refuse says why objects of a kind are not taken, or "".
@@ -42,6 +48,8 @@ func (f formats) refuse(apiVersion, kind string) string {
 		return "lists are not read: write each item as a document of its own, with --- between them"
 	case gvk.Group == "trainer.kubeflow.org" && strings.HasSuffix(kind, "TrainingRuntime"):
 		return "a runtime is an object of the cluster and not read from a repository: write what its template says as a JobSet"
+	case kind == "CronJob" && gvk.Group == "batch":
+		return "a CronJob is not read: write a TrainingJob with spec.schedule, which has its fields"
 	case kind == "Kustomization" || kind == "Component":
 		return fmt.Sprintf("a %s is read from a file named kustomization.yaml only", kind)
 	}
@@ -54,12 +62,8 @@ func (f formats) refuse(apiVersion, kind string) string {
 			kinds = append(kinds, known.Kind)
 		}
 	}
-	notYet := "is not a kind that is read"
-	if gvk.Group == "batch" || gvk.Group == "kubeflow.org" {
-		notYet = "is not taken yet"
-	}
-	return fmt.Sprintf("%s %s %s%s (jobs are of kind %s; %s may stand beside them)",
-		apiVersion, kind, notYet, manifest.Nearest(kind, kinds...), strings.Join(kinds[:len(kinds)-len(objects)], ", "), strings.Join(kinds[len(kinds)-len(objects):], ", "))
+	return fmt.Sprintf("%s %s is not a kind that is read%s (jobs are of kind %s; %s may stand beside them)",
+		apiVersion, kind, manifest.Nearest(kind, kinds...), strings.Join(kinds[:len(kinds)-len(objects)], ", "), strings.Join(kinds[len(kinds)-len(objects):], ", "))
 }
 
 // kinds are those of the formats and then those that go with a job.

@@ -23,7 +23,7 @@ const podsFile = ".trainyard-pods.json"
 // applyToPods runs one pod for each role of the jobs through the environment's
 // overlay and puts the result back into the role. It returns, for each job and
 // role, what the overlay changed, as a JSON merge patch.
-func applyToPods(jobs []*repo.Job, o *overlay) (changes []map[string]json.RawMessage, problems [][]*repo.Error, err error) {
+func applyToPods(jobs []*repo.Job, o *overlay, settings repo.Settings) (changes []map[string]json.RawMessage, problems [][]*repo.Error, err error) {
 	changes, problems = make([]map[string]json.RawMessage, len(jobs)), make([][]*repo.Error, len(jobs))
 	if !o.exists() || !o.pods || len(jobs) == 0 {
 		return changes, problems, nil
@@ -61,7 +61,7 @@ func applyToPods(jobs []*repo.Job, o *overlay) (changes []map[string]json.RawMes
 		for i := range job.Roles {
 			role := &job.Roles[i]
 			key := podName(job, role)
-			change, wrong, err := takePod(role, before[key], after[key])
+			change, wrong, err := takePod(role, before[key], after[key], settings)
 			if err != nil {
 				return nil, nil, fmt.Errorf("role %s: %w", role.Name, err)
 			}
@@ -131,7 +131,7 @@ func podOf(job *repo.Job, role *repo.Role) *corev1.Pod {
 
 // takePod puts a patched pod back into its role. Labels that the pod had for
 // the overlay to find it are left out again.
-func takePod(role *repo.Role, before []byte, after map[string]any) (change json.RawMessage, wrong []string, err error) {
+func takePod(role *repo.Role, before []byte, after map[string]any, settings repo.Settings) (change json.RawMessage, wrong []string, err error) {
 	if after == nil {
 		return nil, []string{"the overlay deletes them"}, nil
 	}
@@ -141,9 +141,12 @@ func takePod(role *repo.Role, before []byte, after map[string]any) (change json.
 		return nil, nil, err
 	}
 	sorter{"name"}.reorder(after, old, []string{"spec", "containers"}, "name")
-	o := manifest.NewObject(after, nil, repo.Settings{})
+	o := manifest.NewObject(after, nil, settings)
 	o.Decode("", &is, manifest.Options{})
-	for _, e := range o.Problems() {
+	manifest.RenameResources(o, "spec", &is.Spec)
+	manifest.CheckResources(o, "spec", &is.Spec)
+	errs, _ := repo.Split(o.Problems())
+	for _, e := range errs {
 		wrong = append(wrong, fmt.Sprintf("%s: %s", e.Field, e.Message))
 	}
 	if len(wrong) > 0 {

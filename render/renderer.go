@@ -170,7 +170,7 @@ func (r *Renderer) share(v *view) {
 		next.overlayReads = look.reads
 	}
 	errs, _ := repo.Split(next.problems)
-	next.print = fingerprint(next.settings.Defaults, next.settings.Rules, next.settings.FrameworkRules, next.settings.FrameworkDelay, next.settings.Accelerators, errs)
+	next.print = fingerprint(next.settings.Defaults, next.settings.Rules, next.settings.FrameworkRules, next.settings.FrameworkDelay, next.settings.Accelerators, next.settings.Rename, errs)
 	next.problems = append(next.problems, next.overlay.graph.problems...)
 	r.shared = next
 }

@@ -3,6 +3,7 @@ package render
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 
@@ -33,7 +34,24 @@ func Warm() {
 			panic(fmt.Sprintf("schema of job kinds: %v", err)) // made from constants
 		}
 		openapi.SchemaForResourceType(yaml.TypeMeta{APIVersion: "v1", Kind: "Pod"})
+		definitions := openapi.Schema().Definitions
+		maps.Copy(definitions[podSpec].Properties, definitions[sincePod].Properties)
 	})
+}
+
+// podSpec is the pod of kustomize's own schema, which is that of Kubernetes
+// 1.21; sincePod has what came since and merges by a key: without it, a patch
+// that adds a resource claim would take away those that are there.
+const (
+	podSpec  = "io.k8s.api.core.v1.PodSpec"
+	sincePod = "trainyard.PodSpec"
+)
+
+func sinceThatPod() *property {
+	return &property{Type: "object", Properties: map[string]*property{
+		"resourceClaims":  {Type: "array", Items: &property{Type: "object"}, Strategy: "merge,retainKeys", MergeKey: "name"},
+		"schedulingGates": {Type: "array", Items: &property{Type: "object"}, Strategy: "merge", MergeKey: "name"},
+	}}
 }
 
 // property is a part of an OpenAPI schema.
@@ -56,7 +74,7 @@ type gvk struct {
 // schema is the OpenAPI document of all formats: where their pod templates are
 // and by which keys their lists merge.
 func (f formats) schema() []byte {
-	definitions := map[string]*property{}
+	definitions := map[string]*property{sincePod: sinceThatPod()}
 	for _, format := range f {
 		for _, k := range format.Kinds {
 			root := &property{Type: "object", Kinds: []gvk{{k.Group, k.Version, k.Kind}}}

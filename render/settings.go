@@ -29,6 +29,7 @@ type settingsFile struct {
 	Status       statusField                 `json:"status"`
 	Removal      removalField                `json:"removal"`
 	Operators    operatorsField              `json:"operators"`
+	GPUs         gpusField                   `json:"gpus"`
 }
 
 // environmentField has no settings of its own yet.
@@ -87,6 +88,7 @@ func readSettings(r *reader, environment string) (repo.Settings, []*repo.Error) 
 	o.Decode("", &f, manifest.Options{})
 	settings := f.settings(o, environment)
 	problems = append(problems, f.Operators.read(r, o, &settings)...)
+	renameAccelerators(&settings)
 	return settings, repo.SortErrors(append(problems, o.Problems()...))
 }
 
@@ -114,6 +116,7 @@ func (f *settingsFile) settings(o *manifest.Object, environment string) repo.Set
 	if s.Shards = f.Status.Shards; s.Shards < 0 || s.Shards > maxShards {
 		o.Errorf("status.shards", "want a number from 0 to %d, not %d", maxShards, s.Shards)
 	}
+	s.Rename = f.GPUs.read(o)
 	s.Removal.Confirm = f.Removal.Confirm
 	if share := f.Removal.MaxShare; share != nil {
 		if s.Removal.MaxShare = *share; !(*share > 0 && *share <= 1) {

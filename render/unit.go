@@ -98,7 +98,7 @@ func (b *unitBuild) file() {
 		text, errs := b.graph.object(d, i)
 		isJob := b.formats.find(d.APIVersion(), d.Kind()) != nil
 		switch {
-		case len(errs) > 0 && (isJob || d.APIVersion() != "v1"):
+		case len(errs) > 0 && (isJob || d.APIVersion() != "v1" && !stands(d)):
 			bad, wrong[i] = append(bad, i), errs
 		case len(errs) > 0:
 			shared = append(shared, errs...)
@@ -278,7 +278,10 @@ func (b *unitBuild) readJob(o built, format *manifest.Format) *repo.Job {
 
 // finish applies the overlay to the jobs' pods and gives them their identity.
 func (b *unitBuild) finish(jobs []*repo.Job, from []built, objects []repo.Object) {
-	changes, wrong, err := applyToPods(jobs, b.overlay)
+	for i, job := range jobs {
+		b.overlay.unknownClasses(job, from[i].source)
+	}
+	changes, wrong, err := applyToPods(jobs, b.overlay, b.settings)
 	if err != nil {
 		// Nothing but the overlay has been at work on them.
 		at := b.overlay.graph.nodes[b.overlay.dir].doc.Errorf("", "")
@@ -295,8 +298,9 @@ func (b *unitBuild) finish(jobs []*repo.Job, from []built, objects []repo.Object
 		}
 		// What the format makes comes last: it takes the place of others of its name.
 		job.Objects = inNamespace(slices.Concat(objects, job.Objects), job.Namespace)
+		uncounted(job, from[i].source)
 		format := b.formats.find(job.APIVersion, job.Kind)
-		if job.Digest, job.Shape, err = digests(from[i].object, format, objects, changes[i]); err != nil {
+		if job.Digest, job.Shape, err = digests(from[i].object, format, objects, changes[i], renamed(from[i].object, b.settings.Rename)); err != nil {
 			b.invalid(named{key: job.Key}, job.Source.File, job.Source.Line, []*repo.Error{{File: job.Source.File, Line: job.Source.Line, Message: err.Error()}})
 			continue
 		}

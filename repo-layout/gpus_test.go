@@ -45,6 +45,8 @@ func TestGPUs(t *testing.T) {
 		{"init containers one after another", []corev1.Container{limit(gpu, "4"), limit(gpu, "6")}, []corev1.Container{limit(gpu, "5")}, 6},
 		{"sidecars run on", []corev1.Container{sidecar(limit(gpu, "1")), limit(gpu, "6")}, []corev1.Container{limit(gpu, "3")}, 7},
 		{"sidecars beside the containers", []corev1.Container{limit(gpu, "3"), sidecar(limit(gpu, "1"))}, []corev1.Container{limit(gpu, "5")}, 6},
+		{"hundredths of one", nil, []corev1.Container{asks(nil, map[string]string{"tencent.com/vcuda-core": "250", "tencent.com/vcuda-memory": "60"}), limit("koordinator.sh/gpu", "100")}, 4},
+		{"what is sold beside them", nil, []corev1.Container{asks(nil, map[string]string{gpu: "1", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30", "rdma/hca": "1"})}, 1},
 		{"rounded up", nil, []corev1.Container{limit(gpu, "500m")}, 1},
 		{"absurd", nil, []corev1.Container{limit(gpu, "9E"), limit(gpu, "9E"), limit(gpu, "9E")}, math.MaxInt64},
 		{"beyond every integer", nil, []corev1.Container{limit(gpu, "1e30")}, math.MaxInt64},
@@ -52,5 +54,37 @@ func TestGPUs(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			assert.Equal(t, c.want, GPUs(&corev1.PodSpec{InitContainers: c.init, Containers: c.main}))
 		})
+	}
+}
+
+// The names that device plugins give, and those beside them that are no devices.
+func TestIsGPU(t *testing.T) {
+	for _, name := range []corev1.ResourceName{
+		"nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb", "nvidia.com/mig-1g.10gb.me", "nvidia.com/mig-3g.20gb.shared", "nvidia.com/pgpu", "nvidia.com/gpu-2gb",
+		"alpha.kubernetes.io/nvidia-gpu", "aliyun.com/vgpu", "volcano.sh/vgpu-number", "volcano.sh/gpu-number", "koordinator.sh/gpu.shared", "smarter-devices/nvidia-gpu",
+		"amd.com/gpu", "amd.com/cpx_nps4", "amd.com/spx_nps1",
+		"gpu.intel.com/i915", "gpu.intel.com/xe",
+		"habana.ai/gaudi", "habana.ai/greco",
+		"google.com/tpu", "cloud-tpus.google.com/v3", "cloud-tpus.google.com/preemptible-v2",
+		"aws.amazon.com/neuron", "aws.amazon.com/neurondevice", "aws.amazon.com/neuroncore",
+		"huawei.com/Ascend910", "huawei.com/Ascend310P", "huawei.com/Ascend310P-2c", "huawei.com/ascend910B", "huawei.com/npu",
+		"cambricon.com/mlu", "cambricon.com/mlu370", "cambricon.com/vmlu", "cambricon.com/mlu.mim-2m.8gb", "cambricon.com/mlu.share",
+		"hygon.com/dcu", "hygon.com/dcunum", "metax-tech.com/gpu", "metax-tech.com/sgpu", "mthreads.com/vgpu", "iluvatar.ai/BI-V150-vgpu", "birentech.com/1-4-gpu",
+		"enflame.com/gcu", "enflame.com/drs-gcu", "enflame.com/dtu", "kunlunxin.com/xpu", "kunlunxin.com/vxpu",
+		"furiosa.ai/rngd", "furiosa.ai/rngd-2core.12gb", "beta.furiosa.ai/npu", "rebellions.ai/ATOM", "rebellions.ai/npu", "tenstorrent.com/blackhole",
+		"qualcomm.com/qaic", "ibm.com/spyre_pf", "microsoft.com/directx",
+		"deviceclass.resource.kubernetes.io/gpu.nvidia.com", "deviceclass.resource.kubernetes.io/mig.nvidia.com", "deviceclass.resource.kubernetes.io/vfio.gpu.nvidia.com",
+	} {
+		assert.True(t, IsGPU(name), name)
+	}
+	for _, name := range []corev1.ResourceName{
+		"cpu", "memory", "gpu", "ephemeral-storage", "hugepages-2Mi", "rdma/hca", "nvidia.com/hostdev", "example.com/gpus-of-mine", "intel.com/qat",
+		"nvidia.com/gpumem", "nvidia.com/gpucores", "nvidia.com/gpumem-percentage", "nvidia.com/priority",
+		"gpu.intel.com/i915_monitoring", "gpu.intel.com/xe_monitoring", "gpu.intel.com/millicores", "gpu.intel.com/memory.max", "gpu.intel.com/tiles",
+		"huawei.com/Ascend310P-memory", "cambricon.com/mlu.smlu.vcore", "cambricon.com/mlu.smlu.vmemory", "cambricon.com/mlumem", "hygon.com/dcumem", "hygon.com/dcucores",
+		"aliyun.com/gpu-mem", "volcano.sh/gpu-memory", "volcano.sh/vgpu-cores", "mthreads.com/sgpu-memory", "enflame.com/gcu-core",
+		"koordinator.sh/gpu", "koordinator.sh/gpu-memory-ratio", "tencent.com/vcuda-memory", "deviceclass.resource.kubernetes.io/nic.example.com",
+	} {
+		assert.False(t, IsGPU(name), name)
 	}
 }

@@ -22,6 +22,9 @@ type Settings struct {
 	// FrameworkDelay is the same file's wait before a Framework is tried again
 	// whose tasks stood in each other's way; nil when there is no such file.
 	FrameworkDelay *Span
+	// Rename gives resources of containers other names: the one that a retired
+	// name has now.
+	Rename map[corev1.ResourceName]corev1.ResourceName
 	// Accelerators are those of a TfJob operator's configuration, by resource name.
 	Accelerators map[string]Accelerator
 }

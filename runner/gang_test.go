@@ -166,3 +166,76 @@ func TestReleasedGangsComeBackAtDifferentTimes(t *testing.T) {
 	assert.Greater(t, len(seen), 15)
 	assert.Equal(t, releaseWait("a", 0, nil), releaseWait("a", 0, nil))
 }
+
+// hall is a cluster with room for so many pods, which gives places one by one,
+// as a scheduler does that knows nothing of gangs.
+type hall struct {
+	worlds []*world
+	room   int
+}
+
+// place gives free places to waiting pods of all jobs in turn.
+func (h *hall) place() {
+	free := h.room
+	var waiting [][]*Pod
+	for _, w := range h.worlds {
+		var mine []*Pod
+		for _, p := range w.pods {
+			switch {
+			case p.Ended():
+			case p.Node != "":
+				free--
+			default:
+				mine = append(mine, p)
+			}
+		}
+		waiting = append(waiting, mine)
+	}
+	for i := 0; free > 0 && i < 100; i++ {
+		if mine := waiting[i%len(waiting)]; len(mine) > i/len(waiting) {
+			p := mine[i/len(waiting)]
+			p.Node, p.PlacedAt, free = "node-1", h.worlds[0].now, free-1
+		}
+	}
+}
+
+// train lets every run end of which all pods have a place.
+func (h *hall) train() {
+	for _, w := range h.worlds {
+		live := slices.DeleteFunc(slices.Clone(w.pods), func(p *Pod) bool { return p.Ended() || p.Node == "" })
+		if len(live) == 4 {
+			for _, task := range w.live() {
+				w.end(task, 0)
+			}
+		}
+	}
+}
+
+// Three jobs, each of which holds places that the others wait for, all end.
+func TestHalfPlacedGangsDoNotHoldEachOtherForEver(t *testing.T) {
+	h := &hall{room: 5}
+	for _, name := range []string{"a", "b", "c"} {
+		h.worlds = append(h.worlds, pushedGang(t, func(j *repo.Job) { j.Name, j.Roles = name, j.Roles[:1] }))
+	}
+	halves, now := 0, day
+	for range 2000 {
+		over := true
+		for _, w := range h.worlds {
+			w.now = now
+			w.settle()
+			over = over && w.record.Phase == repo.PhaseSucceeded
+		}
+		if over {
+			require.Positive(t, halves, "nothing was tested")
+			t.Logf("all ended after %s", now.Sub(day))
+			return
+		}
+		h.place()
+		h.train()
+		for _, w := range h.worlds {
+			halves += len(w.record.Attempts)
+		}
+		now = now.Add(10 * time.Second)
+	}
+	require.Fail(t, "they wait for each other")
+}

@@ -209,6 +209,7 @@ func (r *reader) count(at string, n, tasks int32) int32 {
 }
 
 func (r *reader) template(at string, t *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
+	manifest.RenameResources(r.o, at+".spec", &t.Spec)
 	checked := t.DeepCopy()
 	if !r.launcher {
 		checked = withoutPlaceholders(t)

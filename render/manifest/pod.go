@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -35,6 +34,7 @@ func CheckTemplate(o *Object, path string, t *corev1.PodTemplateSpec) {
 	}
 	c := podChecker{o: o, spec: &t.Spec, mounted: map[string]bool{}}
 	path += ".spec"
+	RenameResources(o, path, &t.Spec)
 	if n := len(t.Spec.Containers) + len(t.Spec.InitContainers); n > MaxContainers || len(t.Spec.Volumes) > MaxVolumes {
 		o.Errorf(path, "a pod of %d containers and %d volumes is too large; %d and %d are the most", n, len(t.Spec.Volumes), MaxContainers, MaxVolumes)
 		return
@@ -43,6 +43,7 @@ func CheckTemplate(o *Object, path string, t *corev1.PodTemplateSpec) {
 		o.Errorf(path+".containers", "at least one container is required")
 	}
 	c.volumes(path + ".volumes")
+	c.claims(path + ".resourceClaims")
 	names := map[string]string{}
 	for i := range t.Spec.InitContainers {
 		c.container(Item(path+".initContainers", i), &t.Spec.InitContainers[i], names)
@@ -180,42 +181,6 @@ func (c *podChecker) mounts(path string, k *corev1.Container) {
 		c.mounted[k.VolumeDevices[i].Name] = true
 	}
 }
-
-const retiredGPU = "alpha.kubernetes.io/nvidia-gpu"
-
-func (c *podChecker) resources(path string, r *corev1.ResourceRequirements) {
-	retired := false
-	for _, list := range []struct {
-		name string
-		of   corev1.ResourceList
-	}{{"limits", r.Limits}, {"requests", r.Requests}} {
-		for _, name := range slices.Sorted(maps.Keys(list.of)) {
-			at, q := Join(path+"."+list.name, string(name)), list.of[name]
-			if q.Sign() < 0 {
-				c.o.Errorf(at, "must not be negative")
-			}
-			if len(validation.IsQualifiedName(string(name))) > 0 {
-				c.o.Errorf(at, "%q cannot be the name of a resource", short(string(name)))
-			}
-			if name == retiredGPU && !retired {
-				retired = true
-				c.o.Warnf(at, "Kubernetes dropped this name in 1.11; it is nvidia.com/gpu now")
-			}
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
-		limit, limited := r.Limits[name]
-		request, at := r.Requests[name], Join(path+".requests", string(name))
-		switch {
-		case !limited && strings.Contains(string(name), "/"):
-			c.o.Warnf(at, "has no matching limit, and Kubernetes takes %s only with one", name)
-		case limited && request.Cmp(limit) > 0:
-			c.o.Errorf(at, "%s is more than the limit, %s", shown(request), shown(limit))
-		}
-	}
-}
-
-func shown(q resource.Quantity) string { return q.String() }
 
 // imageReference is Docker's grammar: a registry, a repository, a tag and a digest.
 var imageReference = regexp.MustCompile(`^(?:(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?/)?` +

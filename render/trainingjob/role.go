@@ -4,19 +4,12 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 
 	"github.com/trainyard/trainyard/render/manifest"
 	"github.com/trainyard/trainyard/render/rendezvous"
 )
-
-// labelGPUClass is for overlays: they turn it into a node selector.
-const labelGPUClass = "trainyard.dev/gpu-class"
-
-const resourceGPU corev1.ResourceName = "nvidia.com/gpu"
 
 func readRole(o *manifest.Object, at string, r *Role, kind rendezvous.Kind) repo.Role {
 	role := repo.Role{Name: r.Name, Replicas: 1, Daemon: r.Daemon, Port: r.Port, Retry: retry(o, at+".retry", r.Retry)}
@@ -33,11 +26,15 @@ func readRole(o *manifest.Object, at string, r *Role, kind rendezvous.Kind) repo
 	case r.Port == 0:
 		role.Port = rendezvous.Port(kind)
 	}
+	if d := deadline(o, at+".forceDeleteAfter", r.ForceDeleteAfter, 0); d > 0 {
+		role.ForceDeleteAfter = &d
+	}
 	counts(o, at, r, &role)
 
 	t := r.Template.DeepCopy()
 	gpus(o, at+".gpus", r.GPUs, t)
 	volumes(o, at+".volumes", r.Volumes, t)
+	shm(o, at+".shm", r.Shm, t)
 	manifest.CheckTemplate(o, at+".template", t)
 	switch {
 	case t.Spec.RestartPolicy == "":
@@ -83,39 +80,6 @@ func counts(o *manifest.Object, at string, r *Role, role *repo.Role) {
 			role.MinFailed = c.Number
 		}
 	}
-}
-
-// gpus become a limit of the first container, and a label of the pod.
-func gpus(o *manifest.Object, at string, g *GPUs, t *corev1.PodTemplateSpec) {
-	if g == nil {
-		return
-	}
-	if g.Count < 0 || g.Count > 1024 {
-		o.Errorf(at+".count", "want 0 to 1024, not %d", g.Count)
-		return
-	}
-	if g.Class != "" {
-		for _, why := range validation.IsValidLabelValue(g.Class) {
-			o.Errorf(at+".class", "%s", why)
-		}
-		if t.Labels == nil {
-			t.Labels = map[string]string{}
-		}
-		t.Labels[labelGPUClass] = g.Class
-	}
-	if len(t.Spec.Containers) == 0 || g.Count == 0 {
-		return
-	}
-	r := &t.Spec.Containers[0].Resources
-	want := *resource.NewQuantity(g.Count, resource.DecimalSI)
-	if have, ok := r.Limits[resourceGPU]; ok && have.Cmp(want) != 0 {
-		o.Errorf(at+".count", "the template's first container asks for %s of %s itself: keep one of the two", have.String(), resourceGPU)
-		return
-	}
-	if r.Limits == nil {
-		r.Limits = corev1.ResourceList{}
-	}
-	r.Limits[resourceGPU] = want
 }
 
 // volumes are mounted into every container of the pod.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 
@@ -105,6 +106,9 @@ type Role struct {
 	Daemon bool `json:"daemon,omitempty"`
 	// GPUs of each task's first container.
 	GPUs *GPUs `json:"gpus,omitempty"`
+	// Shm is the size of /dev/shm in every container: memory, which counts for
+	// the containers that fill it.
+	Shm *resource.Quantity `json:"shm,omitempty"`
 	// Volumes are mounted into every container.
 	Volumes []Volume `json:"volumes,omitempty"`
 	// Retry of a task: its pod starts afresh, the others go on.
@@ -115,6 +119,10 @@ type Role struct {
 	// MinFailed tasks that failed for good make the run's attempt fail: a
 	// number (1 by default), or never.
 	MinFailed *Count `json:"minFailed,omitempty"`
+	// ForceDeleteAfter gives a pod up that was asked to end and does not, as its
+	// node does not answer, that long after it was asked. It may still run then,
+	// beside its retry. By default it is waited for until it is surely dead.
+	ForceDeleteAfter *manifest.Duration `json:"forceDeleteAfter,omitempty"`
 	// Port that a task listens on for the others; by default the rendezvous' own.
 	Port int32 `json:"port,omitempty"`
 	// Template is the pod of each task. Its first container is the one whose
@@ -122,11 +130,15 @@ type Role struct {
 	Template corev1.PodTemplateSpec `json:"template"`
 }
 
-// GPUs become the limit nvidia.com/gpu.
+// GPUs become a limit of the first container.
 type GPUs struct {
-	Count int64 `json:"count"`
+	// Count from 0 to 1024; without it none is asked for.
+	Count *int64 `json:"count,omitempty"`
+	// Resource is what is counted, nvidia.com/gpu by default.
+	Resource corev1.ResourceName `json:"resource,omitempty"`
 	// Class is put on the pod as label trainyard.dev/gpu-class, for overlays to
-	// turn into a node selector.
+	// turn into what it means in their environment: a node selector,
+	// tolerations, another resource.
 	Class string `json:"class,omitempty"`
 }
 

@@ -164,8 +164,8 @@ func roles(o *manifest.Object, job *repo.Job, spec *Spec) {
 	for i := range spec.Roles {
 		r := &spec.Roles[i]
 		m := rendezvous.Role{Name: r.Name, Daemon: r.Daemon}
-		if r.GPUs != nil {
-			m.Slots = r.GPUs.Count
+		if r.GPUs != nil && r.GPUs.Count != nil {
+			m.Slots = *r.GPUs.Count
 		}
 		meet, working = append(meet, m), working || !r.Daemon
 	}

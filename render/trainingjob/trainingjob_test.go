@@ -49,6 +49,7 @@ spec:
     minSucceeded: 3
     minFailed: never
     port: 4000
+    forceDeleteAfter: 5m
     template:
       spec:
         restartPolicy: OnFailure
@@ -78,6 +79,7 @@ func TestDefaults(t *testing.T) {
 	assert.Equal(t, int32(1), r.MinFailed)
 	assert.Equal(t, "main", r.MainContainer)
 	assert.Equal(t, int32(0), r.Port)
+	assert.Nil(t, r.ForceDeleteAfter)
 	assert.Empty(t, r.Env.Vars)
 	assert.Equal(t, "Never", string(r.Template.Spec.RestartPolicy))
 	assert.Equal(t, map[string]string{repo.LabelRole: "worker"}, r.Template.Labels)
@@ -106,6 +108,7 @@ func TestEveryField(t *testing.T) {
 	assert.Equal(t, repo.Unlimited, w.Retry.Limit)
 	assert.Equal(t, "train", w.MainContainer)
 	assert.Equal(t, int32(4000), w.Port)
+	assert.Equal(t, 5*time.Minute, *w.ForceDeleteAfter)
 	assert.Equal(t, "a100", w.Template.Labels["trainyard.dev/gpu-class"])
 	gpus := w.Template.Spec.Containers[0].Resources.Limits["nvidia.com/gpu"]
 	assert.Equal(t, "8", gpus.String())
@@ -124,6 +127,25 @@ func TestEveryField(t *testing.T) {
 	env := manifesttest.Env(t, manifesttest.Pod(t, job, "worker", 2), "train")
 	assert.Equal(t, []string{"PYTHONUNBUFFERED=1", "MASTER_ADDR=worker-0.example", "PET_MASTER_ADDR=worker-0.example", "MASTER_PORT=4000", "PET_MASTER_PORT=4000",
 		"WORLD_SIZE=4", "PET_NNODES=4", "RANK=2", "PET_NODE_RANK=2", "LOCAL_RANK=0", "PET_NPROC_PER_NODE=8"}, env)
+}
+
+// Any vendor's resource can be counted, and every container has the shared memory.
+func TestGPUsAndSharedMemory(t *testing.T) {
+	text := strings.Replace(short, "  - name: worker\n", "  - name: worker\n    gpus: {count: 4, resource: amd.com/gpu, class: mi300}\n    shm: 8Gi\n", 1)
+	text = strings.Replace(text, "{spec: {containers", "{spec: {initContainers: [{name: prepare, command: [p]}], containers", 1)
+	pod := manifesttest.Good(t, Format(), text).Roles[0].Template
+	assert.Equal(t, "mi300", pod.Labels[repo.LabelGPUClass])
+	limits := pod.Spec.Containers[0].Resources.Limits
+	require.Len(t, limits, 1)
+	assert.Equal(t, int64(4), limits.Name("amd.com/gpu", "").Value())
+	assert.Equal(t, int64(4), repo.GPUs(&pod.Spec))
+	require.Len(t, pod.Spec.Volumes, 1)
+	assert.Equal(t, "Memory", string(pod.Spec.Volumes[0].EmptyDir.Medium))
+	assert.Equal(t, "8Gi", pod.Spec.Volumes[0].EmptyDir.SizeLimit.String())
+	for _, c := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
+		require.Len(t, c.VolumeMounts, 1, c.Name)
+		assert.Equal(t, "/dev/shm", c.VolumeMounts[0].MountPath)
+	}
 }
 
 func TestMistakes(t *testing.T) {
@@ -152,6 +174,7 @@ func TestMistakes(t *testing.T) {
 		{"duration", `{deadline: 30, roles: [{name: a, template: T}]}`, `spec.deadline: want a duration like 90s, 30m, 12h or 2d, not 30: give it a unit`},
 		{"negative duration", `{deadline: -1h, roles: [{name: a, template: T}]}`, `not the text "-1h"`},
 		{"zero duration", `{deadline: 0s, roles: [{name: a, template: T}]}`, `must not be 0; leave it out for none`},
+		{"zero patience", `{roles: [{name: a, forceDeleteAfter: 0s, template: T}]}`, `spec.roles[0].forceDeleteAfter: must not be 0`},
 		{"factor", `{retry: {backoff: {factor: 0.5}}, roles: [{name: a, template: T}]}`, `must be at least 1`},
 		{"max", `{retry: {backoff: {max: 1s}}, roles: [{name: a, template: T}]}`, `1s is less than initial, 10s`},
 		{"limit", `{retry: {limit: -2}, roles: [{name: a, template: T}]}`, `-1 for no limit`},
@@ -161,7 +184,22 @@ func TestMistakes(t *testing.T) {
 		{"metrics groups", `{metrics: {log: "a=(.*)"}, roles: [{name: a, template: T}]}`, `a group named value`},
 		{"volume source", `{roles: [{name: a, volumes: [{name: d, mountPath: /d}], template: T}]}`, `a volume needs a source`},
 		{"volume path", `{roles: [{name: a, volumes: [{name: d, emptyDir: {}}], template: T}]}`, `spec.roles[0].volumes[0].mountPath: required`},
-		{"gpus", `{roles: [{name: a, gpus: {count: 2}, template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1}}}]}}}]}`, `keep one of the two`},
+		{"gpus", `{roles: [{name: a, gpus: {count: 2}, template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1}}}]}}}]}`, `spec.roles[0].gpus.count: the template's first container asks for 1 of nvidia.com/gpu itself: keep one of the two`},
+		{"gpus requested", `{roles: [{name: a, gpus: {count: 2}, template: {spec: {containers: [{name: c, resources: {requests: {nvidia.com/gpu: 1}}}]}}}]}`, `requests["nvidia.com/gpu"]: 1 is not the limit, 2, and Kubernetes takes nvidia.com/gpu only if both are the same`},
+		{"gpus negative", `{roles: [{name: a, gpus: {count: -1}, template: T}]}`, `f.yaml:4:33: spec.roles[0].gpus.count: want 0 to 1024, not -1`},
+		{"gpus too many", `{roles: [{name: a, gpus: {count: 1025}, template: T}]}`, `want 0 to 1024, not 1025`},
+		{"gpus in part", `{roles: [{name: a, gpus: {count: 0.5}, template: T}]}`, `spec.roles[0].gpus.count: want a whole number, not the number 0.5`},
+		{"gpus in words", `{roles: [{name: a, gpus: {count: all}, template: T}]}`, `spec.roles[0].gpus.count: want a number, not the text "all"`},
+		{"gpus class", `{roles: [{name: a, gpus: {count: 1, class: "a 100"}, template: T}]}`, `f.yaml:4:43: spec.roles[0].gpus.class: "a 100" cannot be a label's value: at most 63 letters`},
+		{"gpus class twice", `{roles: [{name: a, gpus: {count: 1, class: a}, template: {metadata: {labels: {trainyard.dev/gpu-class: b}}, spec: {containers: [{name: c}]}}}]}`, `the template has the label trainyard.dev/gpu-class: b itself`},
+		{"gpus uncounted", `{roles: [{name: a, gpus: {class: a100}, template: T}]}`, `warning: spec.roles[0].gpus: without count no GPU is asked for`},
+		{"gpus resource", `{roles: [{name: a, gpus: {count: 1, resource: gpu}, template: T}]}`, `spec.roles[0].gpus.resource: "gpu" names no vendor; want a name like amd.com/gpu`},
+		{"gpus resource name", `{roles: [{name: a, gpus: {count: 1, resource: a/b/c}, template: T}]}`, `"a/b/c" cannot be the name of a resource`},
+		{"gpus of nobody", `{roles: [{name: a, gpus: {count: 1, resource: example.com/thing}, template: T}]}`, `warning: spec.roles[0].gpus.resource: example.com/thing is not known as a GPU`},
+		{"shm", `{roles: [{name: a, shm: 0, template: T}]}`, `spec.roles[0].shm: want a size like 8Gi, not 0`},
+		{"shm size", `{roles: [{name: a, shm: 8GB, template: T}]}`, `spec.roles[0].shm: want a quantity like 4, 500m or 16Gi, not the text "8GB"`},
+		{"shm twice", `{roles: [{name: a, shm: 8Gi, volumes: [{name: d, emptyDir: {}, mountPath: /dev/shm/}], template: T}]}`, `spec.roles[0].shm: container "c" mounts a volume at /dev/shm itself: keep one of the two`},
+		{"shm's volume", `{roles: [{name: a, shm: 8Gi, volumes: [{name: trainyard-shm, emptyDir: {}, mountPath: /d}], template: T}]}`, `volume "trainyard-shm" is declared twice`},
 	}
 	const template = `{spec: {containers: [{name: c}]}}`
 	for _, tt := range tests {

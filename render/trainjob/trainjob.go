@@ -163,7 +163,7 @@ func template(o *manifest.Object, t *Trainer) corev1.PodTemplateSpec {
 	p := corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{
 		Name: node, Image: t.Image, Command: t.Command, Args: t.Args, Env: t.Env, Resources: t.ResourcesPerNode,
 	}}}}
-	pod := manifest.NewObject(map[string]any{}, nil, repo.Settings{})
+	pod := manifest.NewObject(map[string]any{}, nil, o.Settings())
 	manifest.CheckTemplate(pod, "", &p)
 	for _, e := range pod.Problems() {
 		field := strings.TrimPrefix(e.Field, ".spec.containers[0].")

@@ -89,8 +89,13 @@ func (c choice) member(run *repo.Run, pod *corev1.Pod, g *repo.Gang) {
 	if c.scheduler != "" {
 		pod.Spec.SchedulerName = c.scheduler
 	}
-	if c.kind == GangKueue {
+	switch c.kind {
+	case GangKueue:
 		c.queued(run, pod, g)
+	case GangVolcano: // makes a group of its own for a pod that has none
+		if queue, _ := volcanoWords(&run.Job); queue != "" && pod.Annotations[annotationVolcanoQueue] == "" {
+			pod.Annotations[annotationVolcanoQueue] = queue
+		}
 	}
 	if g == nil || g.Late {
 		return

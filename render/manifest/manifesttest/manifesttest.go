@@ -157,15 +157,10 @@ func Fuzz(f *testing.F, format manifest.Format, seeds ...string) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		docs, errs := manifest.Parse("f.yaml", data)
-		if len(errs) > 0 || len(docs) == 0 {
+		o := firstObject(data)
+		if o == nil {
 			return
 		}
-		var built map[string]any
-		if docs[0].Root.Decode(&built) != nil || built == nil {
-			return
-		}
-		o := manifest.NewObject(built, docs[0], repo.Settings{})
 		job := format.Read(o)
 		if o.Failed() {
 			return
@@ -190,15 +185,10 @@ func FuzzConfig(f *testing.F, read func(*manifest.Object, *repo.Settings), seeds
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		docs, errs := manifest.Parse("f.yaml", data)
-		if len(errs) > 0 || len(docs) == 0 {
+		o := firstObject(data)
+		if o == nil {
 			return
 		}
-		var built map[string]any
-		if docs[0].Root.Decode(&built) != nil || built == nil {
-			return
-		}
-		o := manifest.NewObject(built, docs[0], repo.Settings{})
 		var settings repo.Settings
 		read(o, &settings)
 		if o.Failed() {
@@ -212,6 +202,19 @@ func FuzzConfig(f *testing.F, read func(*manifest.Object, *repo.Settings), seeds
 			}
 		}
 	})
+}
+
+// firstObject is that of a file's first document, nil when none can be read.
+func firstObject(data []byte) *manifest.Object {
+	docs, errs := manifest.Parse("f.yaml", data)
+	if len(errs) > 0 || len(docs) == 0 {
+		return nil
+	}
+	var built map[string]any
+	if docs[0].Root.Decode(&built) != nil || built == nil {
+		return nil
+	}
+	return manifest.NewObject(built, docs[0], repo.Settings{})
 }
 
 // kept are the inputs that earlier fuzzing found of interest: a quoted string
