@@ -27,8 +27,10 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
 
-func TestVersion(t *testing.T) {
-	got, err := Shared(t).Client().Discovery().ServerVersion()
+func TestShared(t *testing.T) {
+	c := Shared(t)
+	t.Log("server: " + c.Config().Host)
+	got, err := c.Client().Discovery().ServerVersion()
 	require.NoError(t, err)
 	assert.Regexp(t, `^v1\.\d+\.\d+$`, got.GitVersion)
 }
@@ -233,4 +235,35 @@ func TestStops(t *testing.T) {
 		require.FileExists(t, filepath.Join(folder, "pki", "ca.crt"))
 	})
 	assert.NoDirExists(t, folder)
+}
+
+// TestGiven: a cluster of the user's own is used as it is, and not harmed.
+func TestGiven(t *testing.T) {
+	c := Start(t, Options{Nodes: 1})
+	run := func(env string, args ...string) string {
+		cmd := exec.Command(os.Args[0], append([]string{"-test.v", "-test.run=^(TestShared|TestFinish|TestTwoAtOnce)$"}, args...)...)
+		cmd.Env = append(os.Environ(), env)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return string(out)
+	}
+	for _, out := range []string{run("NOTHING=", "-cluster="+c.Kubeconfig()), run(Variable + "=" + c.Kubeconfig())} {
+		assert.Contains(t, out, "server: "+c.Config().Host)
+		assert.Contains(t, out, "--- PASS: TestShared")
+		assert.Contains(t, out, "--- PASS: TestFinish")
+		assert.Contains(t, out, "needs a cluster that it may harm")
+		assert.Contains(t, out, "--- SKIP: TestTwoAtOnce")
+	}
+	out, err := exec.Command(os.Args[0], "-test.run=TestShared", "-cluster=/nowhere").CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), "/nowhere")
+
+	c.Kill(t, "kwok") // and nodes that nobody simulates are none
+	c.forgetNodes(t)
+	assert.Contains(t, run(Variable+"="+c.Kubeconfig()), "--- SKIP: TestFinish")
+}
+
+func (c *Cluster) forgetNodes(t *testing.T) {
+	t.Helper()
+	require.NoError(t, c.Client().CoreV1().Nodes().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 }
