@@ -4,8 +4,11 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,7 +61,7 @@ func TestKillAndRestart(t *testing.T) {
 func TestNodeDown(t *testing.T) {
 	c := Start(t, Options{Nodes: 2, NodeGrace: 8 * time.Second})
 	namespace := c.Namespace(t)
-	p := pod("p", "exit-code=0", "run-for=2s")
+	p := pod("p", "exit-code=0", "run-for=6s") // which is over before its node is given up
 	p.Spec.NodeName = "node-0"
 	createPod(t, c, namespace, p)
 	untilPhase(t, c, namespace, "p", corev1.PodRunning)
@@ -266,4 +269,26 @@ func TestGiven(t *testing.T) {
 func (c *Cluster) forgetNodes(t *testing.T) {
 	t.Helper()
 	require.NoError(t, c.Client().CoreV1().Nodes().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+}
+
+// TestPortsTaken: what starts anew with other ports is told from what fails.
+func TestPortsTaken(t *testing.T) {
+	c := Start(t, Options{Nodes: -1})
+	for _, p := range c.parts {
+		p.kill()
+		u, err := url.Parse(p.health)
+		require.NoError(t, err)
+		listener, err := net.Listen("tcp", u.Host)
+		require.NoError(t, err)
+		require.NoError(t, p.start())
+		wait(t, p.name+" to end", func(context.Context) error {
+			if p.died() == nil {
+				return errors.New("it runs")
+			}
+			return nil
+		})
+		assert.ErrorIs(t, p.died(), errPort)
+		require.NoError(t, listener.Close())
+		c.Restart(t, p.name)
+	}
 }
