@@ -24,7 +24,7 @@ cluster: # the control plane that tests run on; the first time takes about six m
 test: cluster # everything: rules, real Git, real processes, the examples, the whole program
 	go test $(RACE) -timeout 20m ./...
 
-test-e2e: # the whole program alone
+test-e2e: cluster # the whole program alone
 	go test -count=1 -timeout 20m ./e2e
 
 bench:

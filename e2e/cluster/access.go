@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"testing"
 	"time"
@@ -47,12 +48,24 @@ func (c *Cluster) CA() string { return c.path("pki", "ca.crt") }
 func (c *Cluster) AuditLog() string { return c.path("audit.log") }
 
 // ClientCert signs a certificate for a client, as which the API server then
-// knows it: cn is its user, orgs are its groups. It is there on clusters of ours alone.
+// knows it: cn is its user, orgs are its groups. Clusters of ours alone do so.
 func (c *Cluster) ClientCert(cn string, orgs ...string) (cert, key []byte) {
+	return c.signed(c.authority().client(cn, orgs...))
+}
+
+// ServerCert signs one for a kubelet that listens on these addresses.
+func (c *Cluster) ServerCert(cn string, addresses ...net.IP) (cert, key []byte) {
+	return c.signed(c.authority().server(cn, addresses))
+}
+
+func (c *Cluster) authority() *authority {
 	if c.own == nil {
 		panic("cluster: the authority of a user's own cluster signs nothing for tests")
 	}
-	cert, key, err := c.ca.client(cn, orgs...)
+	return c.ca
+}
+
+func (c *Cluster) signed(cert, key []byte, err error) ([]byte, []byte) {
 	if err != nil {
 		panic(err) // there was no randomness
 	}

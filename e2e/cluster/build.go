@@ -152,7 +152,7 @@ func compileInto(ctx context.Context, source, cache, key string, progress io.Wri
 
 func compile(ctx context.Context, source, out string, progress io.Writer) error {
 	began := time.Now()
-	fmt.Fprintln(progress, "control plane: building it, once: about six minutes on two cores, of which a few for 600 MB of modules")
+	fmt.Fprintln(progress, "control plane: building it, once; on two cores it takes about six minutes, with the download of 600 MB of modules")
 	needed, err := goCommand(ctx, source, progress, "modules", "list", "-deps", "-f", "{{.ImportPath}}", ".")
 	if err != nil {
 		return err

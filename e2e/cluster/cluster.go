@@ -94,7 +94,7 @@ func Shared(t testing.TB) *Cluster {
 		if shared.given != "" {
 			shared.cluster, shared.failed = connect(shared.given)
 		} else {
-			shared.cluster, shared.failed = start(t.Context(), Options{}, progress{t})
+			shared.cluster, shared.failed = start(t.Context(), Options{})
 		}
 	}
 	if shared.failed != nil {
@@ -107,7 +107,7 @@ func Shared(t testing.TB) *Cluster {
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	skipIfGiven(t)
-	c, err := start(t.Context(), o, progress{t})
+	c, err := start(t.Context(), o)
 	if err != nil {
 		t.Fatalf("start a cluster: %v", err)
 	}
@@ -122,14 +122,6 @@ func skipIfGiven(t testing.TB) {
 	if shared.given != "" {
 		t.Skipf("needs a cluster that it may harm: run it without -cluster and %s", Variable)
 	}
-}
-
-// progress says on the terminal, or in the test's log, what takes long.
-type progress struct{ t testing.TB }
-
-func (p progress) Write(text []byte) (int, error) {
-	p.t.Log(string(text))
-	return os.Stderr.Write(text)
 }
 
 // connect takes a cluster of the user's own.
@@ -157,8 +149,8 @@ func withClient(c *Cluster, cfg *rest.Config) (*Cluster, error) {
 
 // start builds what is not built, and starts it. When a port was taken by
 // somebody else in between, it begins again with others.
-func start(ctx context.Context, o Options, p progress) (*Cluster, error) {
-	program, err := Build(ctx, p)
+func start(ctx context.Context, o Options) (*Cluster, error) {
+	program, err := Build(ctx, os.Stderr)
 	if err != nil {
 		return nil, err
 	}

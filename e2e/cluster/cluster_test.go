@@ -4,8 +4,11 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,8 +30,10 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
 
-func TestVersion(t *testing.T) {
-	got, err := Shared(t).Client().Discovery().ServerVersion()
+func TestShared(t *testing.T) {
+	c := Shared(t)
+	t.Log("server: " + c.Config().Host)
+	got, err := c.Client().Discovery().ServerVersion()
 	require.NoError(t, err)
 	assert.Regexp(t, `^v1\.\d+\.\d+$`, got.GitVersion)
 }
@@ -56,7 +61,7 @@ func TestKillAndRestart(t *testing.T) {
 func TestNodeDown(t *testing.T) {
 	c := Start(t, Options{Nodes: 2, NodeGrace: 8 * time.Second})
 	namespace := c.Namespace(t)
-	p := pod("p", "exit-code=0", "run-for=2s")
+	p := pod("p", "exit-code=0", "run-for=6s") // which is over before its node is given up
 	p.Spec.NodeName = "node-0"
 	createPod(t, c, namespace, p)
 	untilPhase(t, c, namespace, "p", corev1.PodRunning)
@@ -233,4 +238,57 @@ func TestStops(t *testing.T) {
 		require.FileExists(t, filepath.Join(folder, "pki", "ca.crt"))
 	})
 	assert.NoDirExists(t, folder)
+}
+
+// TestGiven: a cluster of the user's own is used as it is, and not harmed.
+func TestGiven(t *testing.T) {
+	c := Start(t, Options{Nodes: 1})
+	run := func(env string, args ...string) string {
+		cmd := exec.Command(os.Args[0], append([]string{"-test.v", "-test.run=^(TestShared|TestFinish|TestTwoAtOnce)$"}, args...)...)
+		cmd.Env = append(os.Environ(), env)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return string(out)
+	}
+	for _, out := range []string{run("NOTHING=", "-cluster="+c.Kubeconfig()), run(Variable + "=" + c.Kubeconfig())} {
+		assert.Contains(t, out, "server: "+c.Config().Host)
+		assert.Contains(t, out, "--- PASS: TestShared")
+		assert.Contains(t, out, "--- PASS: TestFinish")
+		assert.Contains(t, out, "needs a cluster that it may harm")
+		assert.Contains(t, out, "--- SKIP: TestTwoAtOnce")
+	}
+	out, err := exec.Command(os.Args[0], "-test.run=TestShared", "-cluster=/nowhere").CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), "/nowhere")
+
+	c.Kill(t, "kwok") // and nodes that nobody simulates are none
+	c.forgetNodes(t)
+	assert.Contains(t, run(Variable+"="+c.Kubeconfig()), "--- SKIP: TestFinish")
+}
+
+func (c *Cluster) forgetNodes(t *testing.T) {
+	t.Helper()
+	require.NoError(t, c.Client().CoreV1().Nodes().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+}
+
+// TestPortsTaken: what starts anew with other ports is told from what fails.
+func TestPortsTaken(t *testing.T) {
+	c := Start(t, Options{Nodes: -1})
+	for _, p := range c.parts {
+		p.kill()
+		u, err := url.Parse(p.health)
+		require.NoError(t, err)
+		listener, err := net.Listen("tcp", u.Host)
+		require.NoError(t, err)
+		require.NoError(t, p.start())
+		wait(t, p.name+" to end", func(context.Context) error {
+			if p.died() == nil {
+				return errors.New("it runs")
+			}
+			return nil
+		})
+		assert.ErrorIs(t, p.died(), errPort)
+		require.NoError(t, listener.Close())
+		c.Restart(t, p.name)
+	}
 }

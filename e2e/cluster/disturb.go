@@ -31,6 +31,9 @@ func (c *Cluster) Restart(t testing.TB, component string) {
 	t.Helper()
 	p := c.named(t, component)
 	p.kill()
+	if component == "kwok" {
+		c.freeLeases(t)
+	}
 	if err := p.start(); err != nil {
 		t.Fatal(err)
 	}
@@ -43,9 +46,27 @@ func (c *Cluster) Restart(t testing.TB, component string) {
 	}
 }
 
+// freeLeases lets another kwok speak for the nodes at once: it would wait until
+// the leases of the last one are over.
+func (c *Cluster) freeLeases(t testing.TB) {
+	t.Helper()
+	nodes, err := c.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: managedLabel + "=true"})
+	if err != nil {
+		return // the API server is away; then it takes longer
+	}
+	for _, node := range nodes.Items {
+		err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(t.Context(), node.Name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Fatalf("free the lease of %s: %v", node.Name, err)
+		}
+	}
+}
+
 func (c *Cluster) named(t testing.TB, component string) *part {
 	t.Helper()
-	c.needOwn(t)
+	if c.own == nil {
+		skipIfGiven(t)
+	}
 	i := slices.IndexFunc(c.parts, func(p *part) bool { return p.name == component })
 	if i < 0 {
 		t.Fatalf("cluster: no component %q", component)
@@ -53,10 +74,19 @@ func (c *Cluster) named(t testing.TB, component string) *part {
 	return c.parts[i]
 }
 
-func (c *Cluster) needOwn(t testing.TB) {
+// NeedSimulated skips a test, of a cluster of the user's own, unless that has
+// simulated nodes: pods obey no annotations then.
+func (c *Cluster) NeedSimulated(t testing.TB) {
 	t.Helper()
-	if c.own == nil {
-		skipIfGiven(t)
+	if c.own != nil {
+		return
+	}
+	nodes, err := c.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: managedLabel + "=true", Limit: 1})
+	if err != nil {
+		t.Fatalf("nodes: %v", err)
+	}
+	if len(nodes.Items) == 0 {
+		t.Skipf("needs simulated nodes: run it without -cluster and %s", Variable)
 	}
 }
 
@@ -64,7 +94,7 @@ func (c *Cluster) needOwn(t testing.TB) {
 // The API server does not know at once: see Options.NodeGrace.
 func (c *Cluster) SetNode(t testing.TB, node string, up bool) {
 	t.Helper()
-	c.needOwn(t)
+	c.NeedSimulated(t)
 	var managed any // null removes it
 	if up {
 		managed = "true"
@@ -86,21 +116,22 @@ func (c *Cluster) SetNode(t testing.TB, node string, up bool) {
 // let one end whose time is over, after their node has fallen silent.
 func (c *Cluster) losePods(t testing.TB, node string) {
 	t.Helper()
-	if c.named(t, "kwok").running() {
+	if c.own != nil && !c.named(t, "kwok").running() {
+		return
+	}
+	for _, pod := range c.podsOn(t, node) {
+		if pod.Annotations[annotations+"lost"] == "" {
+			c.annotate(t, &pod, "lost", "asked")
+		}
+	}
+	wait(t, "the pods of "+node+" to be lost", func(context.Context) error {
 		for _, pod := range c.podsOn(t, node) {
-			if pod.Annotations[annotations+"lost"] == "" {
-				c.annotate(t, &pod, "lost", "asked")
+			if pod.Annotations[annotations+"lost"] == "asked" {
+				return fmt.Errorf("%s/%s is not", pod.Namespace, pod.Name)
 			}
 		}
-		wait(t, "the pods of "+node+" to be lost", func(context.Context) error {
-			for _, pod := range c.podsOn(t, node) {
-				if pod.Annotations[annotations+"lost"] == "asked" {
-					return fmt.Errorf("%s/%s is not", pod.Namespace, pod.Name)
-				}
-			}
-			return nil
-		})
-	}
+		return nil
+	})
 }
 
 func (c *Cluster) podsOn(t testing.TB, node string) []corev1.Pod {
@@ -126,7 +157,7 @@ func (c *Cluster) annotate(t testing.TB, pod *corev1.Pod, name string, value any
 // waits until the pod says so.
 func (c *Cluster) Finish(t testing.TB, namespace, pod string, code int) {
 	t.Helper()
-	c.needOwn(t)
+	c.NeedSimulated(t)
 	patch := metadata(map[string]any{"annotations": map[string]any{
 		annotations + "exit-code": fmt.Sprint(code), annotations + "run-for": nil,
 	}})

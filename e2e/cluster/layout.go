@@ -3,6 +3,7 @@ package cluster
 import (
 	_ "embed"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -85,7 +86,9 @@ func (c *Cluster) certify(server string) error {
 	if err := c.ca.accountKey(); err != nil {
 		return err
 	}
-	cert, key, err := c.ca.server()
+	// All parts listen on loopback; the second is what pods call the API server by.
+	addresses := []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(10, 0, 0, 1)}
+	cert, key, err := c.ca.server("test", addresses, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 	if err != nil {
 		return err
 	}

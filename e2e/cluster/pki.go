@@ -70,13 +70,13 @@ func (a *authority) client(user string, groups ...string) (cert, key []byte, err
 	})
 }
 
-// server issues one for everything that listens: all of it does so on loopback.
-func (a *authority) server() (cert, key []byte, err error) {
+// server issues one for what listens on some addresses, and has some names.
+func (a *authority) server(cn string, addresses []net.IP, names ...string) (cert, key []byte, err error) {
 	return a.issue(&x509.Certificate{
-		Subject:     pkix.Name{CommonName: "localhost"},
+		Subject:     pkix.Name{CommonName: cn},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(10, 0, 0, 1)},
-		DNSNames:    []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
+		IPAddresses: addresses,
+		DNSNames:    names,
 	})
 }
 

@@ -84,6 +84,7 @@ func remove(t *testing.T, c *Cluster, namespace, name string) {
 
 func TestPodsEnd(t *testing.T) {
 	c := Shared(t)
+	c.NeedSimulated(t)
 	namespace := c.Namespace(t)
 	for _, row := range []struct {
 		name   string
@@ -112,6 +113,7 @@ func TestPodsEnd(t *testing.T) {
 
 func TestPodsOfSeveralContainers(t *testing.T) {
 	c := Shared(t)
+	c.NeedSimulated(t)
 	namespace := c.Namespace(t)
 	always := corev1.ContainerRestartPolicyAlways
 	p := pod("p", "exit-code=0", "exit-code.proxy=2", "run-for=1h")
@@ -132,6 +134,7 @@ func TestPodsOfSeveralContainers(t *testing.T) {
 
 func TestFinish(t *testing.T) {
 	c := Shared(t)
+	c.NeedSimulated(t)
 	namespace := c.Namespace(t)
 	p := pod("p", "exit-code=0", "run-for=1h")
 	p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
@@ -143,6 +146,7 @@ func TestFinish(t *testing.T) {
 
 func TestPodsThatNeverStart(t *testing.T) {
 	c := Shared(t)
+	c.NeedSimulated(t)
 	namespace := c.Namespace(t)
 	create(t, c, namespace, "image", "waiting=ErrImagePull", "exit-code=0")
 	until(t, c, namespace, "image", "waits", func(p *corev1.Pod) bool {
@@ -168,6 +172,7 @@ func (c *Cluster) patchPod(t *testing.T, namespace, name, patch string) {
 
 func TestPodsAreDeletedGracefully(t *testing.T) {
 	c := Shared(t)
+	c.NeedSimulated(t)
 	namespace := c.Namespace(t)
 	create(t, c, namespace, "slow", "stop-delay=1s")
 	held := pod("held")
@@ -199,6 +204,7 @@ func TestPodsAreDeletedGracefully(t *testing.T) {
 
 func TestLogs(t *testing.T) {
 	c := Shared(t)
+	c.NeedSimulated(t)
 	namespace := c.Namespace(t)
 	create(t, c, namespace, "p", "log=step 1\nstep 2\nstep 3\n")
 	create(t, c, namespace, "silent", "exit-code=0")
