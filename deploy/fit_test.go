@@ -174,6 +174,9 @@ func TestTwoEnvironmentsBesideEachOther(t *testing.T) {
 	for _, n := range names(b) {
 		assert.NotContains(t, names(a), n)
 	}
+	for _, n := range names(a) {
+		assert.True(t, strings.HasPrefix(n, "Namespace ") || strings.Contains(n, "-prod"), "%s is what it would be called in any environment", n)
+	}
 	for _, pair := range [][2]objects{{a, b}, {b, a}} {
 		pod := one[*appsv1.Deployment](t, pair[1]).Spec.Template.Labels
 		assert.False(t, matches(t, metav1.SetAsLabelSelector(one[*corev1.Service](t, pair[0]).Spec.Selector), pod))

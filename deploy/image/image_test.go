@@ -48,7 +48,7 @@ func TestImage(t *testing.T) {
 	dir := t.TempDir()
 	var built [2][]byte
 	for i := range built {
-		out := filepath.Join(dir, "trainyard.tar")
+		out := filepath.Join(dir, "bin", "trainyard.tar")
 		said, err := run(t.Context(), out, "", name, "linux/"+runtime.GOARCH)
 		require.NoError(t, err)
 		assert.Contains(t, said, out+": "+name+"@sha256:")
@@ -57,7 +57,7 @@ func TestImage(t *testing.T) {
 		assert.Contains(t, string(built[i]), strings.TrimPrefix(said, out+": "+name+"@"), "the digest that it says is in the index")
 	}
 	assert.Equal(t, sha256.Sum256(built[0]), sha256.Sum256(built[1]))
-	left, err := os.ReadDir(dir)
+	left, err := os.ReadDir(filepath.Join(dir, "bin"))
 	require.NoError(t, err)
 	assert.Len(t, left, 1)
 

@@ -23,7 +23,7 @@ import (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("image: ")
-	out := flag.String("o", "trainyard.tar", "the image, for `FILE`s that ctr image import, docker load and skopeo (oci-archive:) read")
+	out := flag.String("o", "trainyard.tar", "the `file` to write, for ctr image import, docker load and skopeo (oci-archive:)")
 	name := flag.String("name", "docker.io/library/trainyard:dev", "what the image is called, with registry and tag")
 	target := flag.String("platform", "linux/"+runtime.GOARCH, "linux/amd64 or linux/arm64")
 	tree := flag.String("rootfs", "", "write the image's files into this directory instead, for a Dockerfile")
@@ -71,7 +71,11 @@ func run(ctx context.Context, out, tree, name, target string) (string, error) {
 
 // publish puts a whole file in its place, or none.
 func publish(name string, image *image) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".image-*")
+	dir := filepath.Dir(name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	f, err := os.CreateTemp(dir, ".image-*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
