@@ -1,0 +1,160 @@
+package deploy
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// inJobs is what the daemon may do where jobs run, by group/resource.
+var inJobs = map[string]string{
+	"/pods":                   "get list watch create patch delete",
+	"/pods/status":            "patch",
+	"/pods/log":               "get",
+	"/configmaps":             "get list create patch delete",
+	"/services":               "get create patch delete",
+	"/persistentvolumeclaims": "get create patch",
+	"/events":                 "create patch",
+	"events.k8s.io/events":    "create patch",
+}
+
+// ofGangs is what each way to start gangs adds.
+var ofGangs = map[string][]string{
+	"gang-native":       {"scheduling.k8s.io/workloads", "scheduling.k8s.io/podgroups"},
+	"gang-coscheduling": {"scheduling.x-k8s.io/podgroups"},
+	"gang-volcano":      {"scheduling.volcano.sh/podgroups"},
+}
+
+// rights are rules by group/resource.
+func rights(t *testing.T, rules []rbacv1.PolicyRule) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, r := range rules {
+		assert.Empty(t, r.NonResourceURLs)
+		assert.Empty(t, r.ResourceNames)
+		for _, g := range r.APIGroups {
+			for _, what := range r.Resources {
+				key := g + "/" + what
+				assert.NotContains(t, out, key, "twice")
+				out[key] = strings.Join(r.Verbs, " ")
+			}
+		}
+	}
+	return out
+}
+
+// granted are the daemon's rights by namespace, "" for all of them, as bindings
+// give them to its service account.
+func granted(t *testing.T, all objects) map[string]map[string]string {
+	t.Helper()
+	pod, _ := program(t, all)
+	home := one[*appsv1.Deployment](t, all).Namespace
+	roles := map[string][]rbacv1.PolicyRule{}
+	for _, r := range of[*rbacv1.Role](all) {
+		roles["Role "+r.Namespace+"/"+r.Name] = r.Rules
+	}
+	for _, r := range of[*rbacv1.ClusterRole](all) {
+		assert.Nil(t, r.AggregationRule)
+		roles["ClusterRole /"+r.Name] = r.Rules
+	}
+	out := map[string]map[string]string{}
+	bind := func(namespace string, ref rbacv1.RoleRef, subjects []rbacv1.Subject) {
+		assert.Equal(t, []rbacv1.Subject{{Kind: "ServiceAccount", Name: pod.ServiceAccountName, Namespace: home}}, subjects)
+		key := ref.Kind + " " + namespace + "/" + ref.Name
+		require.Contains(t, roles, key)
+		require.NotContains(t, out, namespace)
+		out[namespace] = rights(t, roles[key])
+		delete(roles, key)
+	}
+	for _, b := range of[*rbacv1.RoleBinding](all) {
+		bind(b.Namespace, b.RoleRef, b.Subjects)
+	}
+	for _, b := range of[*rbacv1.ClusterRoleBinding](all) {
+		bind("", b.RoleRef, b.Subjects)
+	}
+	assert.Empty(t, roles, "bound to nobody")
+	return out
+}
+
+// TestRights: exactly these verbs, in the namespaces of jobs; in its own the
+// daemon holds a lease and nothing else.
+func TestRights(t *testing.T) {
+	for name, text := range overlays() {
+		t.Run(name, func(t *testing.T) {
+			want := maps.Clone(inJobs)
+			for gang, resources := range ofGangs {
+				if strings.Contains(text, gang) {
+					for _, r := range resources {
+						want[r] = "get create delete"
+					}
+				}
+			}
+			where := "nlp"
+			if strings.Contains(text, "cluster-wide") {
+				where = ""
+			}
+			assert.Equal(t, map[string]map[string]string{
+				"trainyard": {"coordination.k8s.io/leases": "get create update"}, where: want,
+			}, granted(t, build(t, tests, text)))
+		})
+	}
+}
+
+// TestNothingMore: whatever is added to the lists above, these stay out.
+func TestNothingMore(t *testing.T) {
+	each(t, func(t *testing.T, all objects) {
+		for _, by := range granted(t, all) {
+			for what, verbs := range by {
+				assert.NotContains(t, what+verbs, "*")
+				for _, never := range []string{"secrets", "nodes", "exec", "attach", "portforward", "ephemeralcontainers", "serviceaccounts", "rbac", "admissionregistration"} {
+					assert.NotContains(t, what, never)
+				}
+				for _, never := range []string{"impersonate", "escalate", "bind", "deletecollection"} {
+					assert.NotContains(t, verbs, never)
+				}
+			}
+		}
+		assert.Empty(t, of[*corev1.Secret](all), "a secret in a kustomization is one in Git")
+	})
+}
+
+// TestExampleNamespaces: the daemon is told of the namespaces that it has rights
+// in, the policy allows them, and none is its own: who may start pods beside it
+// may mount its credentials.
+func TestExampleNamespaces(t *testing.T) {
+	all := build(t, prod, "")
+	home := one[*appsv1.Deployment](t, all).Namespace
+	var policy struct {
+		Namespaces []string `json:"namespaces"`
+	}
+	var told []string
+	for _, m := range of[*corev1.ConfigMap](all) {
+		if s := m.Data["TRAINYARD_NAMESPACES"]; s != "" {
+			told = strings.Split(s, ",")
+		}
+		require.NoError(t, yaml.Unmarshal([]byte(m.Data["policy.yaml"]), &policy))
+	}
+	by := granted(t, all)
+	delete(by, home)
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(by)), told)
+	assert.ElementsMatch(t, told, policy.Namespaces)
+	assert.NotContains(t, told, home)
+	for _, rights := range by {
+		assert.Equal(t, inJobs, rights)
+	}
+	for _, n := range of[*corev1.Namespace](all) {
+		want := "baseline"
+		if n.Name == home {
+			want = "restricted"
+		}
+		assert.Equal(t, want, n.Labels["pod-security.kubernetes.io/enforce"])
+	}
+}
