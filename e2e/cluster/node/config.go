@@ -162,8 +162,10 @@ func (n *Node) cniConfig() string {
 	return string(text)
 }
 
+// corefile answers for the cluster's names. All others do not exist: nothing is
+// asked outside.
 func (n *Node) corefile() string {
-	return fmt.Sprintf(`.:53 {
+	return fmt.Sprintf(`%[2]s:53 in-addr.arpa:53 {
   bind %[1]s
   ready %[1]s:8181
   errors
@@ -171,6 +173,12 @@ func (n *Node) corefile() string {
     kubeconfig %[3]s
     pods insecure
     ttl 1
+  }
+}
+.:53 {
+  bind %[1]s
+  template ANY ANY . {
+    rcode NXDOMAIN
   }
 }
 `, n.IP, domain, n.etc("coredns.kubeconfig"))

@@ -9,9 +9,10 @@ import (
 	_ "github.com/coredns/coredns/plugin/errors"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
 	_ "github.com/coredns/coredns/plugin/ready"
+	_ "github.com/coredns/coredns/plugin/template"
 )
 
 func main() {
-	dnsserver.Directives = []string{"bind", "ready", "errors", "kubernetes"}
+	dnsserver.Directives = []string{"bind", "ready", "errors", "template", "kubernetes"}
 	coremain.Run()
 }
