@@ -35,6 +35,10 @@ func (p *place) cgroup() string  { return fmt.Sprintf("%s%d", cgroupPrefix, p.nu
 func (p *place) link() string    { return fmt.Sprintf("trainyard-n%d", p.number) }
 func (p *place) address() string { return fmt.Sprintf("198.18.%d.1", p.number) }
 
+// hardware is the address that others have learnt for the node: it is the same
+// after a reboot, or they would not reach it for some seconds.
+func (p *place) hardware() string { return fmt.Sprintf("02:c6:12:00:00:%02x", p.number) }
+
 func placeFile(number int) string { return fmt.Sprintf("%s/%d", registry, number) }
 
 // claim takes the first free number, makes what a node needs on the host, and
@@ -172,7 +176,11 @@ func (p *place) connect(ctx context.Context, pid int) error {
 	if err := ip(ctx, "link", "add", p.link(), "type", "veth", "peer", "name", "eth0", "netns", fmt.Sprint(pid)); err != nil {
 		return err
 	}
-	return ip(ctx, "link", "set", p.link(), "master", bridge, "up")
+	if err := ip(ctx, "link", "set", p.link(), "master", bridge, "up"); err != nil {
+		return err
+	}
+	// Pods of an earlier boot had the same addresses, and others of this kind.
+	return ip(ctx, "neigh", "flush", "dev", bridge, "to", fmt.Sprintf("198.18.%d.0/24", p.number))
 }
 
 func ip(ctx context.Context, args ...string) error {

@@ -190,7 +190,7 @@ func (n *Node) connect(ctx context.Context) error {
 	}
 	for _, args := range [][]string{
 		{"link", "set", "lo", "up"},
-		{"link", "add", "cni0", "type", "bridge"},
+		{"link", "add", "cni0", "address", n.place.hardware(), "type", "bridge"},
 		{"link", "set", "eth0", "master", "cni0", "up"},
 		{"addr", "add", n.IP + "/16", "dev", "cni0"},
 		{"link", "set", "cni0", "up"},
