@@ -81,9 +81,6 @@ func (p *place) make(ctx context.Context) error {
 	if err := json.NewEncoder(p.file).Encode(p.state); err != nil {
 		return fmt.Errorf("make node: %w", err)
 	}
-	if err := makeCgroups(p.cgroup()); err != nil {
-		return err
-	}
 	if exec.CommandContext(ctx, "ip", "link", "show", bridge).Run() != nil {
 		if err := ip(ctx, "link", "add", bridge, "type", "bridge"); err != nil {
 			return err

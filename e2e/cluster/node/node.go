@@ -135,6 +135,13 @@ func (n *Node) end(t testing.TB) {
 // boot switches the node on, and waits till the API server says that it is
 // Ready.
 func (n *Node) boot(ctx context.Context) error {
+	// What is left of an earlier boot, the kubelet would look for in vain, and long.
+	if err := removeCgroups(ctx, n.place.cgroup()); err != nil {
+		return err
+	}
+	if err := makeCgroups(n.place.cgroup()); err != nil {
+		return err
+	}
 	bootID := newBootID()
 	s, err := n.fileSystem(bootID)
 	if err != nil {
