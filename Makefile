@@ -18,7 +18,10 @@ lint:
 cross: # every platform compiles and is vetted, tests too
 	@for p in $(PLATFORMS); do echo "vet $$p"; CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} go vet ./... || exit 1; done
 
-test: # everything: rules, real Git, real processes, the examples, the whole program
+cluster: # the control plane that tests run on; the first time takes about six minutes
+	go run ./e2e/cluster/build
+
+test: cluster # everything: rules, real Git, real processes, the examples, the whole program
 	go test $(RACE) -timeout 20m ./...
 
 test-e2e: # the whole program alone
@@ -41,4 +44,4 @@ demo: build
 clean:
 	rm -rf bin
 
-.PHONY: all fmt vet lint cross test test-e2e bench fuzz build demo clean
+.PHONY: all fmt vet lint cross cluster test test-e2e bench fuzz build demo clean

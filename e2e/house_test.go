@@ -136,6 +136,7 @@ func read(t *testing.T, name string) string {
 var clocks = []string{
 	"cmd/", "runner/run.go", "runner/local/", "sync/", "examples/",
 	"render/build.go", "render/filesystem.go", // the time that a unit may take
+	"e2e/cluster/",
 }
 
 // TestClock: what decides gets times as values.
@@ -186,7 +187,7 @@ func TestDecideIsPure(t *testing.T) {
 // shim is a process of its own.
 func TestProcess(t *testing.T) {
 	for _, s := range sources(t) {
-		if s.test() || s.in([]string{"cmd/", "runner/local/shim.go", "render/manifest/manifesttest/"}) {
+		if s.test() || s.in([]string{"cmd/", "runner/local/shim.go", "render/manifest/manifesttest/", "e2e/cluster/"}) {
 			continue
 		}
 		assert.False(t, s.imports("os/signal"), "%s takes signals", s.name)

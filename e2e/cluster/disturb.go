@@ -1,0 +1,152 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	annotations  = "simulate.trainyard.dev/" // all of a simulated pod's begin so
+	managedLabel = annotations + "node"      // of nodes that kwok speaks for
+)
+
+// Kill ends a component by SIGKILL: etcd, kube-apiserver,
+// kube-controller-manager, kube-scheduler or kwok.
+func (c *Cluster) Kill(t testing.TB, component string) {
+	t.Helper()
+	c.named(t, component).kill()
+}
+
+// Restart starts a component again, killed before if it runs, and waits until it is ready.
+func (c *Cluster) Restart(t testing.TB, component string) {
+	t.Helper()
+	p := c.named(t, component)
+	p.kill()
+	if err := p.start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.ready(t.Context(), p); err != nil {
+		t.Fatalf("restart %s: %v", component, err)
+	}
+}
+
+func (c *Cluster) named(t testing.TB, component string) *part {
+	t.Helper()
+	c.needOwn(t)
+	i := slices.IndexFunc(c.parts, func(p *part) bool { return p.name == component })
+	if i < 0 {
+		t.Fatalf("cluster: no component %q", component)
+	}
+	return c.parts[i]
+}
+
+func (c *Cluster) needOwn(t testing.TB) {
+	t.Helper()
+	if c.own == nil {
+		skipIfGiven(t)
+	}
+}
+
+// SetNode makes a simulated node fall silent, with all its pods, or come back.
+// The API server does not know at once: see Options.NodeGrace.
+func (c *Cluster) SetNode(t testing.TB, node string, up bool) {
+	t.Helper()
+	c.needOwn(t)
+	var managed any // null removes it
+	if up {
+		managed = "true"
+	}
+	patch := metadata(map[string]any{"labels": map[string]any{managedLabel: managed}})
+	if _, err := c.client.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatalf("set node %s: %v", node, err)
+	}
+}
+
+// Finish ends the containers of a simulated pod with a code, once it runs, and
+// waits until the pod says so.
+func (c *Cluster) Finish(t testing.TB, namespace, pod string, code int) {
+	t.Helper()
+	c.needOwn(t)
+	patch := metadata(map[string]any{"annotations": map[string]any{
+		annotations + "exit-code": fmt.Sprint(code), annotations + "run-for": nil,
+	}})
+	pods := c.client.CoreV1().Pods(namespace)
+	if _, err := pods.Patch(t.Context(), pod, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatalf("finish %s/%s: %v", namespace, pod, err)
+	}
+	wait(t, "the end of "+pod, func(ctx context.Context) error {
+		p, err := pods.Get(ctx, pod, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil // ended, and somebody was quick
+		}
+		if err != nil {
+			return err
+		}
+		if p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			return fmt.Errorf("it is %s", p.Status.Phase)
+		}
+		return nil
+	})
+}
+
+// metadata is a merge patch of an object's.
+func metadata(m map[string]any) []byte {
+	patch, err := json.Marshal(map[string]any{"metadata": m})
+	if err != nil {
+		panic(err) // strings and nothing
+	}
+	return patch
+}
+
+// addNodes adds the simulated ones, node-0 and so on, and waits until pods can run on them.
+func (c *Cluster) addNodes(ctx context.Context) error {
+	has := corev1.ResourceList{
+		corev1.ResourceCPU:              resource.MustParse("96"),
+		corev1.ResourceMemory:           resource.MustParse("1Ti"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
+		corev1.ResourcePods:             resource.MustParse("1000"),
+		"nvidia.com/gpu":                *resource.NewQuantity(int64(c.options.GPUs), resource.DecimalSI),
+	}
+	nodes := c.client.CoreV1().Nodes()
+	for i := range c.options.Nodes {
+		name := fmt.Sprintf("node-%d", i)
+		_, err := nodes.Create(ctx, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+				corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64", managedLabel: "true",
+			}},
+			Status: corev1.NodeStatus{Capacity: has, Allocatable: has},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("add node %s: %w", name, err)
+		}
+	}
+	return poll(ctx, func(ctx context.Context) error {
+		if _, err := c.client.CoreV1().ServiceAccounts(corev1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{}); err != nil {
+			return err
+		}
+		list, err := nodes.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, node := range list.Items {
+			if len(node.Spec.Taints) > 0 {
+				return fmt.Errorf("node %s has taints: %v", node.Name, node.Spec.Taints)
+			}
+		}
+		for _, p := range c.parts {
+			if err := p.died(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
