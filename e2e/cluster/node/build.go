@@ -2,7 +2,6 @@ package node
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/trainyard/trainyard/e2e/cluster/node/oci"
 )
@@ -59,16 +59,20 @@ func Build(ctx context.Context, log io.Writer) (Programs, error) {
 		return Programs{}, fmt.Errorf("build node: %w", err)
 	}
 	dir := filepath.Join(cache, "node-"+digest)
-	lock, err := lockFile(dir+".lock", true)
+	lock, err := lockFile(filepath.Join(cache, "node.lock"), true)
 	if err != nil {
 		return Programs{}, fmt.Errorf("build node: %w", err)
 	}
 	defer lock.Close()
-	if _, err := os.Stat(dir); err == nil {
+	now := time.Now()
+	if os.Chtimes(dir, now, now) == nil { // it is there, and in use
 		return programs(dir), nil
 	}
-	fmt.Fprintln(log, "building kubelet and CoreDNS from the Go module proxy: half a minute, four if nothing is cached")
-	work, err := os.MkdirTemp(cache, "."+filepath.Base(dir)+"-")
+	if err := prune(cache, now); err != nil {
+		return Programs{}, fmt.Errorf("build node: %w", err)
+	}
+	fmt.Fprintln(log, "node: building kubelet and CoreDNS, once: half a minute after the control plane, else about four")
+	work, err := os.MkdirTemp(cache, unfinished)
 	if err != nil {
 		return Programs{}, fmt.Errorf("build node: %w", err)
 	}
@@ -83,6 +87,29 @@ func Build(ctx context.Context, log io.Writer) (Programs, error) {
 		return Programs{}, fmt.Errorf("build node: %w", err)
 	}
 	return programs(dir), nil
+}
+
+const unfinished = "node-unfinished-"
+
+// prune removes what builds that were killed have left, and programs that
+// nobody has asked for in a month. No other build runs.
+func prune(cache string, now time.Time) error {
+	entries, err := os.ReadDir(cache)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !e.IsDir() || !strings.HasPrefix(e.Name(), "node-") {
+			continue
+		}
+		if strings.HasPrefix(e.Name(), unfinished) || now.Sub(info.ModTime()) > 30*24*time.Hour {
+			if err := os.RemoveAll(filepath.Join(cache, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // sourceDir is where the module of the programs lies. Binaries built with
@@ -130,7 +157,7 @@ func build(ctx context.Context, source, dir string, log io.Writer) error {
 		{"coredns", "./coredns", ""},
 		{"kubelet", "k8s.io/kubernetes/cmd/kubelet", versionFlags(strings.TrimSpace(version))},
 	} {
-		fmt.Fprintln(log, "building", p.name)
+		fmt.Fprintln(log, "node: building", p.name)
 		args := append(flags(), "-ldflags", "-s -w"+p.ldflags, "-o", filepath.Join(dir, p.name), p.of)
 		if _, err := goCommand(ctx, source, log, args...); err != nil {
 			return err
@@ -169,7 +196,7 @@ func goCommand(ctx context.Context, dir string, log io.Writer, args ...string) (
 	}
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("go %s: %w: %s", cmp.Or(strings.Join(args[:1], " "), "?"), err, lastLines(said.String(), 20))
+		return "", fmt.Errorf("go %s: %w: %s", args[0], err, lastLines(said.String(), 20))
 	}
 	return string(out), nil
 }

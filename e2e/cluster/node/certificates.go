@@ -12,12 +12,24 @@ import (
 	"math/big"
 	"net"
 	"os"
+	"path/filepath"
 )
+
+// authority is the control plane's, in PEM.
+type authority struct{ certificate, key []byte }
+
+func readAuthority(dir string) (a authority, err error) {
+	if a.certificate, err = os.ReadFile(filepath.Join(dir, "ca.crt")); err != nil {
+		return a, err
+	}
+	a.key, err = os.ReadFile(filepath.Join(dir, "ca.key"))
+	return a, err
+}
 
 // issue signs a certificate with a new key, valid for as long as the CA, and
 // writes both to one file. With an address it is a server's, else a client's.
-func (c ControlPlane) issue(file string, subject pkix.Name, address string) error {
-	ca, err := tls.X509KeyPair(c.CACert, c.CAKey)
+func (a authority) issue(file string, subject pkix.Name, address string) error {
+	ca, err := tls.X509KeyPair(a.certificate, a.key)
 	if err != nil {
 		return fmt.Errorf("read the CA of the control plane: %w", err)
 	}

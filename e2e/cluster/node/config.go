@@ -46,7 +46,7 @@ func (n *Node) configure() error {
 		return fmt.Errorf("configure kubelet: %w", err)
 	}
 	for name, text := range map[string]string{
-		"ca.crt":            string(n.options.ControlPlane.CACert),
+		"ca.crt":            string(n.pki.certificate),
 		"kubelet.json":      string(kubelet),
 		"containerd.toml":   n.containerdConfig(plugins),
 		"cni/node.conflist": n.cniConfig(),
@@ -62,16 +62,15 @@ func (n *Node) configure() error {
 // identities are those by which the API server and the node's programs know each
 // other.
 func (n *Node) identities() error {
-	c := n.options.ControlPlane
 	for name, subject := range map[string]pkix.Name{
 		"kubelet": {CommonName: "system:node:" + n.Name, Organization: []string{"system:nodes"}},
 		"coredns": {CommonName: "trainyard-test-dns", Organization: []string{"system:masters"}},
 	} {
-		if err := c.issue(n.etc(name+".pem"), subject, ""); err != nil {
+		if err := n.pki.issue(n.etc(name+".pem"), subject, ""); err != nil {
 			return err
 		}
 		config := api.NewConfig()
-		config.Clusters["test"] = &api.Cluster{Server: c.Config.Host, CertificateAuthority: n.etc("ca.crt")}
+		config.Clusters["test"] = &api.Cluster{Server: n.server.String(), CertificateAuthority: n.etc("ca.crt")}
 		config.AuthInfos["me"] = &api.AuthInfo{ClientCertificate: n.etc(name + ".pem"), ClientKey: n.etc(name + ".pem")}
 		config.Contexts["test"] = &api.Context{Cluster: "test", AuthInfo: "me"}
 		config.CurrentContext = "test"
@@ -79,7 +78,7 @@ func (n *Node) identities() error {
 			return fmt.Errorf("configure %s: %w", name, err)
 		}
 	}
-	return c.issue(n.etc("server.pem"), pkix.Name{CommonName: n.Name}, n.IP)
+	return n.pki.issue(n.etc("server.pem"), pkix.Name{CommonName: n.Name}, n.IP)
 }
 
 // kubeletConfig makes up for what a test machine is not: it may have cgroups of

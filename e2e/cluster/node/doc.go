@@ -10,7 +10,8 @@
 //   - a cgroup trainyard-node-N in every hierarchy,
 //   - a link trainyard-nN on the bridge trainyard0, that all nodes share,
 //   - a directory of the node's state in the temporary directory,
-//   - a file of the node's number in /run/trainyard-nodes.
+//   - a file of the node's number in /run/trainyard-nodes; an empty lock beside
+//     that directory stays.
 //
 // What a killed test leaves of these is removed by the next Start. Mounts,
 // addresses, routes and iptables rules end with the namespaces.

@@ -15,12 +15,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/trainyard/trainyard/e2e/cluster"
 )
 
 // TestKubeletKilled: containers go on without the kubelet, and a new one reports
 // what became of them.
 func TestKubeletKilled(t *testing.T) {
-	n := Start(t, Options{ControlPlane: controlPlane(t), GPUs: 1})
+	n := Start(t, controlPlane(t), Options{GPUs: 1})
 	n.LoadShell(t, shell)
 	dir := t.TempDir()
 	n.create(t, n.script("ends", "touch /host/ready; while ! test -e /host/go; do sleep 0.1; done; touch /host/gone; exit 6", volume("/host", hostPath(dir))))
@@ -50,7 +54,7 @@ func TestKubeletKilled(t *testing.T) {
 // TestNodeKilled: all that ran is gone at once, and the node that boots with the
 // same disk runs pods again.
 func TestNodeKilled(t *testing.T) {
-	n := Start(t, Options{ControlPlane: controlPlane(t), Labels: map[string]string{"example/zone": "a"}, GPUs: 1})
+	n := Start(t, controlPlane(t), Options{Labels: map[string]string{"example/zone": "a"}, GPUs: 1})
 	n.LoadShell(t, shell)
 	dir := t.TempDir()
 	n.create(t, n.script("lost", "echo $$ > /host/pid; sleep 1000", volume("/host", hostPath(dir))))
@@ -144,7 +148,7 @@ func TestNothingIsLeft(t *testing.T) {
 	before := host(t)
 	var places []*place
 	t.Run("nodes", func(t *testing.T) {
-		first, second := Start(t, Options{ControlPlane: plane}), Start(t, Options{ControlPlane: plane})
+		first, second := Start(t, plane, Options{}), Start(t, plane, Options{})
 		places = append(places, first.place, second.place)
 		first.LoadShell(t, shell)
 		second.LoadShell(t, shell)
@@ -163,9 +167,10 @@ func TestNothingIsLeft(t *testing.T) {
 // TestOwnerKilled: a node ends with the process that started it, even if that
 // had no time to end it, and the next one removes what is left.
 func TestOwnerKilled(t *testing.T) {
-	plane := controlPlane(t)
+	Require(t)
+	plane := cluster.Shared(t)
 	owner := exec.Command(os.Args[0], "-test.run=^TestOwner$", "-test.v")
-	owner.Env = append(os.Environ(), "TRAINYARD_TEST_OWNER=1")
+	owner.Env = append(os.Environ(), "TRAINYARD_TEST_OWNER="+plane.Dir()+" "+plane.Kubeconfig())
 	out, err := owner.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, owner.Start())
@@ -192,19 +197,31 @@ func TestOwnerKilled(t *testing.T) {
 		return nil
 	})
 	require.Error(t, dead.gone(), "the owner had no time to remove anything")
-	next := Start(t, Options{ControlPlane: plane})
+	next := Start(t, plane, Options{})
 	if next.place.number != dead.number {
 		assert.NoError(t, dead.gone())
 	}
 	assert.NoDirExists(t, dead.state)
 }
 
+// another is the control plane of another process.
+type another struct {
+	config *rest.Config
+	dir    string
+}
+
+func (a another) Config() *rest.Config { return a.config }
+func (a another) Dir() string          { return a.dir }
+
 // TestOwner is the process that TestOwnerKilled kills.
 func TestOwner(t *testing.T) {
-	if os.Getenv("TRAINYARD_TEST_OWNER") == "" {
+	words := strings.Fields(os.Getenv("TRAINYARD_TEST_OWNER"))
+	if len(words) == 0 {
 		t.Skip("run by TestOwnerKilled")
 	}
-	n := Start(t, Options{ControlPlane: controlPlane(t)})
+	config, err := clientcmd.BuildConfigFromFlags("", words[1])
+	require.NoError(t, err)
+	n := Start(t, another{config: config, dir: words[0]}, Options{})
 	n.LoadShell(t, shell)
 	n.create(t, n.script("orphan", "sleep 1000"))
 	n.until(t, "orphan", runs)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -20,20 +21,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ControlPlane is what a node joins: an API server on a literal address of this
-// machine, and the CA that it trusts for clients and for kubelets.
-type ControlPlane struct {
-	Config *rest.Config // of an administrator
-	CACert []byte       // PEM
-	CAKey  []byte       // PEM
+// ControlPlane is what a node joins, a *cluster.Cluster: an API server on an
+// address of this machine.
+type ControlPlane interface {
+	Config() *rest.Config // an administrator's
+	Dir() string          // has pki/ca.crt and pki/ca.key, of the authority for clients and kubelets; "" is somebody else's cluster
 }
 
 // Options of a node.
 type Options struct {
-	ControlPlane ControlPlane
-	Name         string            // of the node; empty: by its number on this machine
-	Labels       map[string]string // beside those that every node has
-	GPUs         int               // nvidia.com/gpu that it says to have
+	Name   string            // of the node, as no other is called; empty: real-N
+	Labels map[string]string // beside those that every node has
+	GPUs   int               // nvidia.com/gpu that it says to have
 }
 
 // Node is a real node. Its methods are for one goroutine at a time.
@@ -42,6 +41,8 @@ type Node struct {
 	IP   string // of the node; also of its DNS
 
 	options  Options
+	server   *url.URL // of the API
+	pki      authority
 	programs Programs
 	place    *place
 	client   kubernetes.Interface
@@ -69,16 +70,19 @@ func Require(t testing.TB) {
 
 // Start joins a node to a control plane and waits till it is Ready. It ends, and
 // all that it was is removed, with the test.
-func Start(t testing.TB, o Options) *Node {
+func Start(t testing.TB, c ControlPlane, o Options) *Node {
 	t.Helper()
 	Require(t)
+	if c.Dir() == "" {
+		t.Skip("a node joins no cluster but one that was started for tests")
+	}
 	built, err := Build(t.Context(), t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	n, err := newNode(ctx, o, built)
+	n, err := newNode(ctx, c, o, built)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,8 +93,16 @@ func Start(t testing.TB, o Options) *Node {
 	return n
 }
 
-func newNode(ctx context.Context, o Options, built Programs) (*Node, error) {
-	client, err := kubernetes.NewForConfig(o.ControlPlane.Config)
+func newNode(ctx context.Context, c ControlPlane, o Options, built Programs) (*Node, error) {
+	client, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		return nil, fmt.Errorf("start node: %w", err)
+	}
+	server, err := url.Parse(c.Config().Host)
+	if err != nil {
+		return nil, fmt.Errorf("start node: address of the API server: %w", err)
+	}
+	pki, err := readAuthority(filepath.Join(c.Dir(), "pki"))
 	if err != nil {
 		return nil, fmt.Errorf("start node: %w", err)
 	}
@@ -98,9 +110,9 @@ func newNode(ctx context.Context, o Options, built Programs) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{Name: o.Name, IP: p.address(), options: o, programs: built, place: p, client: client}
+	n := &Node{Name: o.Name, IP: p.address(), options: o, server: server, pki: pki, programs: built, place: p, client: client}
 	if n.Name == "" {
-		n.Name = fmt.Sprintf("node-%d", p.number)
+		n.Name = fmt.Sprintf("real-%d", p.number) // simulated ones are node-N
 	}
 	if err = uncovered(p.state, built.Init); err == nil {
 		err = n.configure()
@@ -207,12 +219,8 @@ func (n *Node) connect(ctx context.Context) error {
 			return err
 		}
 	}
-	server, err := url.Parse(n.options.ControlPlane.Config.Host)
-	if err != nil {
-		return fmt.Errorf("address of the API server: %w", err)
-	}
-	for _, address := range []string{server.Host, net.JoinHostPort(n.service, "443")} {
-		f, err := newForward(n.machine.pid, address, server.Host)
+	for _, address := range []string{n.server.Host, net.JoinHostPort(n.service, "443")} {
+		f, err := newForward(n.machine.pid, address, n.server.Host)
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,8 +19,8 @@ import (
 // TestPods runs pods of every kind at once on two nodes.
 func TestPods(t *testing.T) {
 	plane := controlPlane(t)
-	n := Start(t, Options{ControlPlane: plane, GPUs: 2})
-	second := Start(t, Options{ControlPlane: plane})
+	n := Start(t, plane, Options{GPUs: 2})
+	second := Start(t, plane, Options{})
 	n.LoadShell(t, shell)
 	n.LoadTrainyard(t, trainyard)
 	second.LoadTrainyard(t, trainyard)
@@ -92,9 +91,7 @@ func speaksTLS(address string) string {
 // testHostNetwork sees the node's addresses, and the API server where the test
 // sees it.
 func testHostNetwork(t *testing.T, n *Node) {
-	server, err := url.Parse(n.options.ControlPlane.Config.Host)
-	require.NoError(t, err)
-	p := n.script("host-network", "ip -4 -o addr; "+speaksTLS(server.Host), func(p *corev1.Pod) { p.Spec.HostNetwork = true })
+	p := n.script("host-network", "ip -4 -o addr; "+speaksTLS(n.server.Host), func(p *corev1.Pod) { p.Spec.HostNetwork = true })
 	phase, _ := n.finish(t, p)
 	assert.Equal(t, corev1.PodSucceeded, phase)
 	assert.Contains(t, n.output(t, "host-network"), " "+n.IP+"/16 ")

@@ -2,9 +2,9 @@ package node
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -14,20 +14,20 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/trainyard/trainyard/e2e/cluster"
 )
 
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "12") // unless the command says otherwise: these tests mostly wait
+	os.Exit(cluster.Main(m))
+}
+
+// controlPlane is shared by the tests, which all use nodes of their own.
 func controlPlane(t *testing.T) ControlPlane {
-	Require(t)
-	dir := "/tmp/w/node.cp"
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig/admin"))
-	require.NoError(t, err)
-	config.QPS = -1
-	cert, err := os.ReadFile(filepath.Join(dir, "pki/ca.crt"))
-	require.NoError(t, err)
-	key, err := os.ReadFile(filepath.Join(dir, "pki/ca.key"))
-	require.NoError(t, err)
-	return ControlPlane{Config: config, CACert: cert, CAKey: key}
+	t.Helper()
+	Require(t) // before a control plane is built for nothing
+	return cluster.Shared(t)
 }
 
 const (
