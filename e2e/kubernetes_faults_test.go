@@ -196,6 +196,8 @@ func TestClusterFormats(t *testing.T) {
 	t.Parallel()
 	w := newOnCluster(t, cluster.Shared(t))
 	w.copyExample("formats")
+	_, err := w.c.Client().CoreV1().ServiceAccounts(w.namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "mpijob-launcher"}}, metav1.CreateOptions{})
+	require.NoError(t, err)
 	w.write("overlays/default/kustomization.yaml", `apiVersion: kustomize.config.k8s.io/v1alpha1
 kind: Component
 namespace: `+w.namespace+`

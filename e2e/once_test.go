@@ -25,6 +25,7 @@ func TestExamples(t *testing.T) {
 		{"parameter-server", "", 0, map[string]repo.Phase{"demo/softmax": repo.PhaseSucceeded}},
 		{"environments", "prod", 0, map[string]repo.Phase{"default/train": repo.PhaseSucceeded}},
 		{"environments", "dev", 0, map[string]repo.Phase{"default/train": repo.PhaseSucceeded}},
+		{"gpu-classes", "dev", 0, map[string]repo.Phase{"default/train": repo.PhaseSucceeded}},
 		{"schedule", "", 0, map[string]repo.Phase{"default/nightly": repo.PhaseScheduled}},
 		{"retries", "", 1, map[string]repo.Phase{
 			"default/recovers": repo.PhaseSucceeded, "default/fails": repo.PhaseFailed, "default/exhausts": repo.PhaseFailed,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/trainyard/trainyard/e2e/cluster"
 	repo "github.com/trainyard/trainyard/repo-layout"
 	"github.com/trainyard/trainyard/status"
 )
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
 			return 1
 		}
-		return m.Run()
+		return cluster.Main(m)
 	}())
 }
 

@@ -127,7 +127,9 @@ type Role struct {
 	MainContainer string `json:"mainContainer,omitempty"`
 	// Port is where a task of this role listens for the others; 0 is none.
 	Port int32 `json:"port,omitempty"`
-	// ForceDeleteAfter, when set, gives a pod up that long after its graceful deletion began.
+	// ForceDeleteAfter, when set, gives a pod up that long after its graceful
+	// deletion began, whoever asked for it. On a node that does not answer it may
+	// still run then, beside its retry.
 	ForceDeleteAfter *time.Duration `json:"forceDeleteAfter,omitempty"`
 
 	// Template is the pod of every task, before Stamp names it.

@@ -73,6 +73,7 @@ type Record struct {
 const (
 	MaxAttempts = 10   // earlier attempts kept of a run, and of a task
 	MaxMessage  = 1024 // bytes of a message
+	MaxAvoided  = 10   // nodes that a run or a task keeps away from
 )
 
 // RecordMeta names the job that a record is of.
@@ -152,7 +153,8 @@ type RunRecord struct {
 	GPUSeconds int64 `json:"gpuSeconds,omitempty"`
 	// Gang says how all pods start together, of a job that asks for it.
 	Gang string `json:"gang,omitempty"`
-	// AvoidNodes are nodes that the run's retries keep away from.
+	// AvoidNodes are nodes that a failure rule blamed, the last MaxAvoided of
+	// them: no pod of the run is started there any more.
 	AvoidNodes []string `json:"avoidNodes,omitempty"`
 }
 
@@ -205,6 +207,9 @@ type TaskRecord struct {
 	// FirstAttempt is the number of the task's first attempt since the job was
 	// scaled up to it again; attempts before it count for nothing.
 	FirstAttempt int32 `json:"firstAttempt,omitempty"`
+	// AvoidNodes are nodes on which the task failed twice, the last MaxAvoided
+	// of them: its present attempt is started elsewhere, if there is an elsewhere.
+	AvoidNodes []string `json:"avoidNodes,omitempty"`
 	// Attempts, oldest first, the last MaxAttempts of them.
 	Attempts []TaskAttemptRecord `json:"attempts"`
 }
@@ -233,7 +238,8 @@ type TaskAttemptRecord struct {
 	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
 	// Address is where people reach it, of a role that outlives its run: 127.0.0.1:6006.
 	Address string `json:"address,omitempty"`
-	// Waiting says why it has not started: ImagePullBackOff, 2 GPUs asked for and none free.
+	// Waiting says why it has not started: ImagePullBackOff, 2 GPUs asked for and
+	// none free; or what it waits for since: its node does not answer.
 	Waiting string `json:"waiting,omitempty"`
 	// Stop is why we asked it to end, before it has.
 	Stop     string `json:"stop,omitempty"`

@@ -24,10 +24,13 @@ type Backend interface {
 	// Pods of a job, in any state.
 	Pods(ctx context.Context, key repo.Key) ([]corev1.Pod, error)
 	// Create starts a pod. A second one of the same name is AlreadyExists; one
-	// that can never run is Invalid, BadRequest or Forbidden.
+	// that can never run is Invalid, BadRequest, RequestEntityTooLarge or
+	// Forbidden, unless that is about a quota, the namespace or the daemon's
+	// own rights, which may pass. Errors keep the server's own words.
 	Create(ctx context.Context, pod *corev1.Pod) error
 	// Delete asks a pod to end, within grace seconds if that is not nil, and
-	// removes it when it has ended and is not held. One that has ended by itself
+	// removes it when it has ended and is not held. A grace of 0 gives it up: it
+	// has ended then, as Failed, even if its node does not answer. One that has ended by itself
 	// and is held is a Conflict, without a grace of 0: nobody may think of it
 	// as stopped, and its log stays.
 	Delete(ctx context.Context, namespace, name, uid string, grace *int64) error
@@ -39,6 +42,19 @@ type Backend interface {
 	Watch(ctx context.Context, changed func(repo.Key)) error
 	// Log is the end of a container's log, of all containers if it is "".
 	Log(ctx context.Context, namespace, name, container string, tail int64, follow bool) (io.ReadCloser, error)
+}
+
+// Rehearser is a Backend that can tell of pods, without starting any, whether
+// it would take them: nil, or the error of the first that it would not, or
+// could not be asked about. Names that are taken do not matter.
+type Rehearser interface {
+	Rehearse(ctx context.Context, pods []*corev1.Pod) error
+}
+
+// Announcer is a Backend that shows at a pod what was decided about it. reason
+// is one word in CamelCase. It never waits, and may forget.
+type Announcer interface {
+	Announce(ctx context.Context, namespace, pod, uid, reason, message string, warning bool)
 }
 
 // Source tells what should run.

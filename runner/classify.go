@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"fmt"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
@@ -32,7 +33,7 @@ const (
 // classify gives a failed pod its outcome: by the first rule that matches, or
 // Unknown. avoid says that the rule blames the node.
 func classify(rules []repo.FailureRule, main string, p *Pod) (o repo.Outcome, avoid bool) {
-	o = repo.Outcome{Result: repo.Failed, Class: repo.Unknown, Reason: ReasonPodFailed, Message: p.Failure.Message}
+	o = repo.Outcome{Result: repo.Failed, Class: repo.Unknown, Reason: ReasonPodFailed, Message: cmp.Or(p.Failure.Message, p.Failure.Disruption)}
 	if len(p.Failure.Reasons) > 0 {
 		o.Reason = p.Failure.Reasons[0]
 	}
@@ -62,13 +63,14 @@ func classify(rules []repo.FailureRule, main string, p *Pod) (o repo.Outcome, av
 }
 
 // decisive is the end that speaks for the pod: of the failed containers the
-// main one, or the one that finished last.
+// main one, or the one that finished last. A sidecar is ended when the others
+// have, and speaks for nobody.
 func decisive(main string, ends []End) *End {
 	var last *End
 	for i := range ends {
 		e := &ends[i]
 		switch {
-		case e.ExitCode == 0:
+		case e.ExitCode == 0 || e.Sidecar:
 		case e.Container == main:
 			return e
 		case last == nil || !e.At.Before(last.At):
@@ -79,9 +81,13 @@ func decisive(main string, ends []End) *End {
 }
 
 func (e *End) describe() string {
-	text := fmt.Sprintf("container %q exited with code %d", e.Container, e.ExitCode)
+	what := "container"
+	if e.Init {
+		what = "init container"
+	}
+	text := fmt.Sprintf("%s %q exited with code %d", what, e.Container, e.ExitCode)
 	if e.Signal != 0 {
-		text = fmt.Sprintf("container %q was ended by signal %d", e.Container, e.Signal)
+		text = fmt.Sprintf("%s %q was ended by signal %d", what, e.Container, e.Signal)
 	}
 	if e.Message != "" {
 		text += ": " + e.Message

@@ -111,6 +111,7 @@ func TestClassify(t *testing.T) {
 		{"nobody's fault", &Pod{State: PodFailed, Failure: Failure{Reasons: []string{"Evicted"}}}, "", repo.Transient, true, "Evicted", 0, false},
 		{"of several the one that failed last", failedPod(exit("a", 3), exit("b", 4), exit("c", 0)), "", repo.Unknown, false, "Exited", 4, false},
 		{"the main container speaks for the pod", failedPod(exit("a", 3), exit("b", 4)), "a", repo.Unknown, false, "Exited", 3, false},
+		{"a sidecar speaks for nobody", failedPod(exit("a", 3), End{Container: "proxy", Sidecar: true, ExitCode: 137}), "", repo.Unknown, false, "Exited", 3, false},
 		{"another one, if the main container did not fail", failedPod(exit("a", 0), exit("b", 4)), "a", repo.Unknown, false, "Exited", 4, false},
 	} {
 		o, avoid := classify(rules, row.main, row.pod)

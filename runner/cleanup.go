@@ -8,17 +8,23 @@ import (
 )
 
 // stopPods asks pods to end that are no longer wanted: of attempts that were
-// told to stop, of attempts and runs that are over.
+// told to stop, of attempts and runs that are over. One that does not end is
+// given up after its role's time for that, whoever asked it to: only then may
+// its retry run beside it. Without such a time it is waited for until the
+// backend says that it is dead.
 func (d *decision) stopPods() {
 	for i := range d.in.Pods {
 		p := &d.in.Pods[i]
-		if p.Ended() || !d.unwanted(p) {
-			continue
-		}
-		if p.DeletedAt.IsZero() {
-			d.do(Action{Kind: Delete, Run: p.Run, Pod: p.Name, UID: p.UID})
-		} else if limit := d.forceAfter(p); limit != nil && d.due(p.DeletedAt.Add(*limit)) {
-			d.do(Action{Kind: Delete, Run: p.Run, Pod: p.Name, UID: p.UID, Force: true})
+		switch {
+		case p.Ended():
+		case p.DeletedAt.IsZero():
+			if d.unwanted(p) {
+				d.do(Action{Kind: Delete, Run: p.Run, Pod: p.Name, UID: p.UID})
+			}
+		default:
+			if limit := d.forceAfter(p); limit != nil && d.due(p.DeletedAt.Add(*limit)) {
+				d.do(Action{Kind: Delete, Run: p.Run, Pod: p.Name, UID: p.UID, Force: true})
+			}
 		}
 	}
 }

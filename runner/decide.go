@@ -62,10 +62,11 @@ type Action struct {
 	Kind    ActionKind
 	Run     string
 	Attempt repo.TaskAttempt // of Create
+	Avoid   repo.Avoid       // of Create
 	Gang    *repo.Gang       // of Create: with whom it starts, nil for nobody
-	Pod     string           // of Delete and Release
-	UID     string
-	Force   bool // Delete without a grace period
+	Pod     string
+	UID     string // of Delete and Release
+	Force   bool   // Delete without a grace period
 }
 
 // Decide says what to do about a job now. It is deterministic and changes

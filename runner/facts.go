@@ -1,9 +1,7 @@
 package runner
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,12 +34,13 @@ type Pod struct {
 	StartedAt time.Time // zero until a container ran
 	EndedAt   time.Time // zero unless Succeeded or Failed
 	DeletedAt time.Time // zero unless somebody asked for its end
+	DeleteBy  time.Time // when it should have ended then
 	OutputAt  time.Time // last output, zero when unknown
 	PlacedAt  time.Time // when it got its node, zero when unknown
 	Node      string
 	Gang      *repo.Gang // with whom it starts, nil for nobody
 	GangBy    string     // what sees to that
-	Waiting   string     // why it has not started
+	Waiting   string     // why it has not started, or does not go on
 	Restarts  int32
 	Address   string // where people reach it, of a task that outlives its run
 	Failure   Failure
@@ -51,11 +50,12 @@ type Pod struct {
 // Ended says whether no container of the pod will run any more.
 func (p *Pod) Ended() bool { return p.State == PodSucceeded || p.State == PodFailed }
 
-// Failure is what a failed pod tells about its end.
+// Failure is what a pod that has ended tells about its end.
 type Failure struct {
 	Reason     string   // of the pod alone
 	Reasons    []string // of the pod and its disruption condition
 	Message    string
+	Disruption string   // message of the disruption condition
 	Containers []string // names of all
 	Ends       []End    // containers that terminated, init containers first
 }
@@ -63,6 +63,8 @@ type Failure struct {
 // End is how a container terminated.
 type End struct {
 	Container string
+	Init      bool // it had to end before the others began
+	Sidecar   bool // it runs beside the others, and its end says nothing of them
 	ExitCode  int32
 	Signal    int32
 	Reason    string
@@ -85,7 +87,7 @@ func podFacts(pod *corev1.Pod) (p Pod, ok bool) {
 		Gang:      repo.GangOf(pod), GangBy: pod.Annotations[repo.AnnotationGangBy],
 	}
 	if pod.DeletionTimestamp != nil {
-		p.DeletedAt = pod.DeletionTimestamp.Time
+		p.DeletedAt, p.DeleteBy = pod.DeletionTimestamp.Time, pod.DeletionTimestamp.Time
 		if g := pod.DeletionGracePeriodSeconds; g != nil {
 			p.DeletedAt = p.DeletedAt.Add(-time.Duration(*g) * time.Second)
 		}
@@ -107,53 +109,85 @@ func podFacts(pod *corev1.Pod) (p Pod, ok bool) {
 		p.State = PodRunning
 	}
 	p.containers(pod)
-	if p.State == PodPending {
-		p.Waiting = waiting(pod)
+	if pod.Status.Phase == corev1.PodUnknown && !p.StartedAt.IsZero() {
+		p.State = PodRunning // as far as anybody knows
 	}
-	if p.State == PodFailed {
-		p.Failure.Reason, p.Failure.Message = pod.Status.Reason, pod.Status.Message
-		p.Failure.Reasons = reasons(pod)
+	if !p.Ended() {
+		p.Waiting = waiting(pod, p.State)
+		return p, true
 	}
+	p.EndedAt = p.end(pod)
+	p.askedBefore(pod)
+	p.Failure.Reason, p.Failure.Message = pod.Status.Reason, pod.Status.Message
+	p.Failure.disruption(pod)
 	return p, true
 }
 
 // containers reads when containers ran and how they ended.
 func (p *Pod) containers(pod *corev1.Pod) {
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for i := range statuses {
-			s := &statuses[i]
-			p.Failure.Containers = append(p.Failure.Containers, s.Name)
-			p.Restarts += s.RestartCount
-			if r := s.State.Running; r != nil {
-				p.started(r.StartedAt.Time)
-			}
-			if l := s.LastTerminationState.Terminated; l != nil {
-				p.started(l.StartedAt.Time)
-			}
-			t := s.State.Terminated
-			if t == nil {
-				continue
-			}
-			p.started(t.StartedAt.Time)
-			if p.Ended() && t.FinishedAt.After(p.EndedAt) {
-				p.EndedAt = t.FinishedAt.Time
-			}
-			p.Failure.Ends = append(p.Failure.Ends, End{
-				Container: s.Name, ExitCode: t.ExitCode, Signal: t.Signal, Reason: t.Reason, Message: t.Message, At: t.FinishedAt.Time,
-			})
+	read := func(s *corev1.ContainerStatus, init, sidecar bool) {
+		p.Failure.Containers = append(p.Failure.Containers, s.Name)
+		p.Restarts += s.RestartCount
+		if r := s.State.Running; r != nil {
+			p.started(r.StartedAt.Time)
+		}
+		if l := s.LastTerminationState.Terminated; l != nil {
+			p.started(l.StartedAt.Time)
+		}
+		t := s.State.Terminated
+		if t == nil {
+			return
+		}
+		p.started(t.StartedAt.Time)
+		p.Failure.Ends = append(p.Failure.Ends, End{
+			Container: s.Name, Init: init, Sidecar: sidecar, ExitCode: t.ExitCode, Signal: t.Signal, Reason: t.Reason, Message: t.Message, At: t.FinishedAt.Time,
+		})
+	}
+	for i := range pod.Status.InitContainerStatuses {
+		s := &pod.Status.InitContainerStatuses[i]
+		sidecar := isSidecar(pod, s.Name)
+		read(s, !sidecar, sidecar)
+	}
+	for i := range pod.Status.ContainerStatuses {
+		read(&pod.Status.ContainerStatuses[i], false, false)
+	}
+}
+
+// isSidecar says whether an init container is one that goes on beside the others.
+func isSidecar(pod *corev1.Pod, name string) bool {
+	return slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool {
+		return c.Name == name && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+	})
+}
+
+// end is when an ended pod ended: with its last container but for sidecars. Of
+// one that was given up on a node that does not answer nobody knows; then it is
+// when that was last heard of, and not before somebody asked for its end.
+func (p *Pod) end(pod *corev1.Pod) (at time.Time) {
+	unknown := false
+	for _, e := range p.Failure.Ends {
+		if !e.Sidecar && e.At.After(at) {
+			at = e.At
+		}
+		unknown = unknown || e.At.IsZero() && !e.Sidecar
+	}
+	unknown = unknown || slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
+	if !at.IsZero() && !unknown {
+		return at
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.LastTransitionTime.After(at) {
+			at = c.LastTransitionTime.Time
 		}
 	}
-	if !p.Ended() || !p.EndedAt.IsZero() {
-		return
+	refused := pod.Status.Reason != "" && pod.Status.Reason != reasonNodeLost // by its node, before it ran
+	if p.DeletedAt.After(at) && !refused {
+		at = p.DeletedAt
 	}
-	for _, c := range pod.Status.Conditions { // no container ever ran
-		if c.LastTransitionTime.After(p.EndedAt) {
-			p.EndedAt = c.LastTransitionTime.Time
-		}
+	if at.IsZero() {
+		return p.CreatedAt
 	}
-	if p.EndedAt.IsZero() {
-		p.EndedAt = p.CreatedAt
-	}
+	return at
 }
 
 func (p *Pod) started(at time.Time) {
@@ -162,37 +196,29 @@ func (p *Pod) started(at time.Time) {
 	}
 }
 
-// reasons of a failed pod: its own, and the reason of a disruption.
-func reasons(pod *corev1.Pod) []string {
-	var out []string
+// kubeletDone is how long after a pod's end its kubelet removes it, at most.
+const kubeletDone = 10 * time.Second
+
+// askedBefore puts right when an ended pod was asked to end. Its kubelet removes
+// it with a grace of 0 when all is done, and as the finalizer holds it the API
+// server then gives that time, not the one at which somebody first asked. A pod
+// that had ended by itself before is removed by nobody so soon.
+func (p *Pod) askedBefore(pod *corev1.Pod) {
+	grace := pod.DeletionGracePeriodSeconds
+	if grace != nil && *grace == 0 && p.DeletedAt.After(p.EndedAt) && p.DeletedAt.Sub(p.EndedAt) <= kubeletDone {
+		p.DeletedAt = p.EndedAt
+	}
+}
+
+// disruption reads why the cluster took a pod away: reasons, its own first.
+func (f *Failure) disruption(pod *corev1.Pod) {
 	if pod.Status.Reason != "" {
-		out = append(out, pod.Status.Reason)
+		f.Reasons = append(f.Reasons, pod.Status.Reason)
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
-			out = append(out, string(corev1.DisruptionTarget), c.Reason)
+			f.Reasons = append(f.Reasons, string(corev1.DisruptionTarget), c.Reason)
+			f.Disruption = c.Message
 		}
 	}
-	return out
-}
-
-// waiting says why a pending pod has not started, in the backend's words.
-func waiting(pod *corev1.Pod) string {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return sentence(c.Reason, c.Message)
-		}
-	}
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for _, s := range statuses {
-			if w := s.State.Waiting; w != nil && w.Reason != "" && w.Reason != "PodInitializing" && w.Reason != "ContainerCreating" {
-				return sentence(w.Reason, w.Message)
-			}
-		}
-	}
-	return sentence(pod.Status.Reason, pod.Status.Message)
-}
-
-func sentence(reason, message string) string {
-	return strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%s: %s", reason, message), ": "), ": ")
 }

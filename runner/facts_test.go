@@ -46,7 +46,7 @@ func TestPodFacts(t *testing.T) {
 		{"phase unknown is not an end", func(p *corev1.Pod) { p.Status.Phase = corev1.PodUnknown }, func(*Pod) {}},
 		{"asked to end: when, not until when", func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &deleted, &grace
-		}, func(p *Pod) { p.DeletedAt = at(30).Time }},
+		}, func(p *Pod) { p.DeletedAt, p.DeleteBy = at(30).Time, at(60).Time }},
 		{"running", func(p *corev1.Pod) {
 			p.Status.Phase = corev1.PodRunning
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{
@@ -72,7 +72,7 @@ func TestPodFacts(t *testing.T) {
 		}, func(p *Pod) {
 			p.State, p.StartedAt, p.EndedAt = PodSucceeded, at(1).Time, at(8).Time
 			p.Failure.Ends = []End{
-				{Container: "init", Reason: "Error", Message: "m", At: at(2).Time}, {Container: "a", Reason: "Error", Message: "m", At: at(8).Time},
+				{Container: "init", Init: true, Reason: "Error", Message: "m", At: at(2).Time}, {Container: "a", Reason: "Error", Message: "m", At: at(8).Time},
 				{Container: "b", Reason: "Error", Message: "m", At: at(5).Time},
 			}
 		}},

@@ -47,12 +47,14 @@ func (w *world) checkActions(in Input, out Output) {
 		case Create:
 			require.NotNil(w.t, out.Run)
 			require.Equal(w.t, repo.PodName(a.Run, a.Attempt), a.Pod)
+			w.checkAvoided(&out.Record, a)
 			require.False(w.t, w.accepted[a.Pod] != nil && p == nil, "pod %s would be started a second time", a.Pod)
 			if other := live[a.Attempt.Task]; len(w.hidden) == 0 {
 				require.True(w.t, other == "" || other == a.Pod, "%s would run beside %s", a.Pod, other)
 			}
 		case Delete:
-			require.True(w.t, p.Ended() || !wanted(&out.Record, p), "pod %s is wanted, but would be ended", a.Pod)
+			require.True(w.t, p.Ended() || a.Force || !wanted(&out.Record, p), "pod %s is wanted, but would be ended", a.Pod)
+			require.True(w.t, !a.Force || !p.DeletedAt.IsZero(), "pod %s would be given up, and nobody has asked it to end", a.Pod)
 		case Release:
 			require.True(w.t, p.Ended(), "pod %s runs, but would be released", a.Pod)
 			require.True(w.t, published(in, p), "pod %s would be released before its outcome is published", a.Pod)
@@ -62,6 +64,28 @@ func (w *world) checkActions(in Input, out Output) {
 			}
 			require.False(w.t, out.Record.Run != nil && out.Record.Run.ID == a.Run && out.Record.Run.FinishedAt == nil)
 		}
+	}
+}
+
+// checkAvoided: a retry keeps away from every node on which its task failed
+// twice for other reasons than to give way, and from those that a rule blames.
+func (w *world) checkAvoided(rec *repo.Record, a Action) {
+	require.Equal(w.t, rec.Run.AvoidNodes, a.Avoid.Never)
+	require.LessOrEqual(w.t, len(a.Avoid.Never), repo.MaxAvoided)
+	failures := map[string]int{}
+	for _, r := range rec.Roles {
+		for _, t := range r.Tasks {
+			for _, try := range t.Attempts {
+				gaveWay := []string{"Preempted", ReasonPodDeleted, ReasonPodLost, ReasonPodRefused}
+				blamed := try.Outcome != nil && try.Result == repo.Failed && !slices.Contains(gaveWay, try.Reason)
+				if t.Name == a.Attempt.Task.String() && r.Name == a.Attempt.Role && blamed {
+					failures[try.Node]++
+				}
+			}
+		}
+	}
+	for node, n := range failures {
+		require.False(w.t, n > 1 && node != "" && !slices.Contains(a.Avoid.Rather, node), "%s failed %d times on %s", a.Pod, n, node)
 	}
 }
 

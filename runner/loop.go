@@ -17,7 +17,7 @@ import (
 type Options struct {
 	Environment string
 	Workers     int // jobs looked at at once; 4 if 0
-	Parallel    int // pods created at once for a job; 8 if 0
+	Parallel    int // pods created at once for a job, when all goes well; 8 if 0
 	// Poll is how often the source is asked, Publish how often records are
 	// pushed at most.
 	Poll    time.Duration
@@ -53,6 +53,7 @@ type Loop struct {
 	defined  bool
 	revision string
 	notices  []string
+	widths   map[string]int // of the last window of creations, by namespace
 	// generation counts changes of what Publish would push, published is how
 	// far it has come.
 	generation, published int64
@@ -91,7 +92,7 @@ func New(backend Backend, ledger Ledger, opts Options) *Loop {
 		opts.Parallel = 8
 	}
 	return &Loop{
-		backend: backend, ledger: ledger, opts: opts, queue: newQueue(), jobs: map[repo.Key]*entry{},
+		backend: backend, ledger: ledger, opts: opts, queue: newQueue(), jobs: map[repo.Key]*entry{}, widths: map[string]int{},
 		generation: 1, dirty: make(chan struct{}, 1), progress: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 	}
 }

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -24,17 +25,23 @@ import (
 
 // memory is a backend whose pods end as script says, after a second.
 type memory struct {
-	mu      sync.Mutex
-	pods    map[string]*corev1.Pod
-	runs    map[string]repo.Run
-	script  func(repo.TaskAttempt) int32 // exit code; -1 runs until it is deleted
-	refuse  string
-	failing int // that many creations fail first
-	creates []string
-	changed func(repo.Key)
-	log     string
-	ctx     context.Context
-	ending  sync.WaitGroup
+	mu              sync.Mutex
+	pods            map[string]*corev1.Pod
+	runs            map[string]repo.Run
+	script          func(repo.TaskAttempt) int32 // exit code; -1 runs until it is deleted
+	refuse          string
+	failing         int                     // that many creations fail first
+	answer          func(*corev1.Pod) error // to a creation, before it is one
+	asked           []string                // pods of which a creation was tried
+	rehearsed, told []string                // pods rehearsed, and what was announced of them
+	unrehearsed     error                   // what a rehearsal says
+	prepared        int                     // attempts
+	most, now       int                     // creations at once
+	creates         []string
+	changed         func(repo.Key)
+	log             string
+	ctx             context.Context
+	ending          sync.WaitGroup
 }
 
 func newMemory(ctx context.Context, script func(repo.TaskAttempt) int32) *memory {
@@ -45,6 +52,7 @@ func (m *memory) Prepare(_ context.Context, run *repo.Run, _ int32) (repo.Addres
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.runs[run.ID] = *run
+	m.prepared++
 	return func(t repo.Task) repo.Address { return repo.Address{Host: t.String(), Port: 1} }, nil
 }
 
@@ -78,7 +86,44 @@ func (m *memory) Pods(_ context.Context, key repo.Key) (out []corev1.Pod, err er
 	return out, nil
 }
 
+func (m *memory) Rehearse(_ context.Context, pods []*corev1.Pod) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range pods {
+		m.rehearsed = append(m.rehearsed, p.Name)
+	}
+	return m.unrehearsed
+}
+
+func (m *memory) Announce(_ context.Context, namespace, pod, uid, reason, message string, warning bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.told = append(m.told, fmt.Sprintf("%s/%s %v %s: %s", namespace, pod, warning, reason, message))
+}
+
+// ask is the backend's answer to a creation, which takes it a while.
+func (m *memory) ask(pod *corev1.Pod) error {
+	m.mu.Lock()
+	m.asked = append(m.asked, pod.Name)
+	m.now++
+	m.most = max(m.most, m.now)
+	answer := m.answer
+	m.mu.Unlock()
+	var err error
+	if answer != nil {
+		sleep(m.ctx, time.Millisecond, nil)
+		err = answer(pod)
+	}
+	m.mu.Lock()
+	m.now--
+	m.mu.Unlock()
+	return err
+}
+
 func (m *memory) Create(_ context.Context, pod *corev1.Pod) error {
+	if err := m.ask(pod); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.refuse != "" {
@@ -94,7 +139,7 @@ func (m *memory) Create(_ context.Context, pod *corev1.Pod) error {
 	m.creates = append(m.creates, pod.Name)
 	p := pod.DeepCopy()
 	p.UID, p.CreationTimestamp = types.UID(pod.Name), metav1.Now()
-	p.Status.Phase = corev1.PodRunning
+	p.Status.Phase, p.Spec.NodeName = corev1.PodRunning, "node-1"
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}}}
 	m.pods[pod.Name] = p
 	_, attempt, _ := repo.AttemptOf(p)

@@ -70,7 +70,7 @@ func (d *decision) find(role *repo.Role, r *repo.RoleRecord, t *repo.TaskRecord,
 // see reads a live task attempt's pod.
 func (d *decision) see(job *repo.Job, role *repo.Role, r *repo.RoleRecord, t *repo.TaskRecord, p *Pod) bool {
 	a := last(t)
-	a.UID, a.Node, a.Waiting, a.Restarts, a.Address = p.UID, p.Node, p.Waiting, p.Restarts, p.Address
+	a.UID, a.Node, a.Restarts, a.Address = p.UID, p.Node, p.Restarts, p.Address
 	if p.GangBy != "" {
 		d.rec.Run.Gang = p.GangBy
 	}
@@ -84,20 +84,37 @@ func (d *decision) see(job *repo.Job, role *repo.Role, r *repo.RoleRecord, t *re
 		}
 	}
 	if !p.Ended() {
+		if a.Waiting = d.waiting(p); a.Waiting != "" && a.StartedAt == nil {
+			a.Waiting += d.keepsAwayFrom(t)
+		}
+		a.Waiting = cut(a.Waiting)
 		return false
 	}
 	o, avoid := d.outcome(job, role, a, p)
 	if retry, _ := shouldRetry(role.Retry, &o, t.Retries); o.Reason == ReasonPodDeleted && !retry && d.overtaken(p.Attempt) {
 		o = repo.Outcome{Result: repo.Stopped, Reason: ReasonSuspended} // it was resumed, so it was not a failure
 	}
-	if avoid && a.Node != "" && !slices.Contains(d.rec.Run.AvoidNodes, a.Node) {
-		d.rec.Run.AvoidNodes = append(d.rec.Run.AvoidNodes, a.Node)
+	if avoid && a.Node != "" {
+		d.rec.Run.AvoidNodes = withNode(d.rec.Run.AvoidNodes, a.Node)
 	}
 	d.finish(r, a, o, p.EndedAt)
 	if o.Result == repo.Failed && p.Tail != "" {
 		a.Log = repo.TailPath(d.rec.Run.ID, p.Attempt)
 	}
 	return true
+}
+
+// waiting is what a pod waits for: its own words, and that it was asked to end
+// and has not, once it should have.
+func (d *decision) waiting(p *Pod) string {
+	if p.DeletedAt.IsZero() || !d.due(p.DeleteBy) {
+		return p.Waiting
+	}
+	ending := "the pod is being deleted since " + clock(p.DeletedAt)
+	if p.Waiting == "" {
+		return ending
+	}
+	return p.Waiting + "; " + ending
 }
 
 // outcome judges a pod that has ended.
@@ -118,9 +135,11 @@ func (d *decision) outcome(job *repo.Job, role *repo.Role, a *repo.TaskAttemptRe
 		return repo.Outcome{Result: repo.Succeeded, Reason: ReasonCompleted, ExitCode: &zero}, false
 	}
 	o, avoid := classify(job.Rules, role.MainContainer, p)
-	if ended && !o.Free {
+	taken := o.Free && len(p.Failure.Reasons) > 0 // by the cluster; how its containers ended is no sign
+	if ended && !taken {
 		o.Class, o.Free, o.FailRun, o.Reason = repo.Transient, true, false, ReasonPodDeleted
 		o.Message = "the pod was deleted by somebody else"
+		return o, false
 	}
 	return o, avoid
 }

@@ -39,6 +39,7 @@ func randomJob(t *rapid.T) repo.Job {
 	job.Rules = []repo.FailureRule{
 		{ExitCodes: codes(2, 2), Class: repo.Permanent},
 		{ExitCodes: codes(3, 3), Class: repo.Transient, Free: true},
+		{Name: "NodeLost", Reasons: []string{"DeletionByTaintManager"}, Class: repo.Transient, Free: true},
 		{ExitCodes: codes(4, 4), Class: repo.TransientConflict, AvoidNode: true, FailRun: rapid.Bool().Draw(t, "4 fails the run")},
 	}
 	job.Success = rapid.SampledFrom([]repo.Success{repo.AllRoles, repo.AnyRole}).Draw(t, "success")
@@ -60,6 +61,9 @@ func randomJob(t *rapid.T) repo.Job {
 		r.Daemon = i > 0 && job.Success == repo.AllRoles && rapid.Bool().Draw(t, "daemon")
 		r.Outlives = r.Daemon && rapid.Bool().Draw(t, "outlives")
 		r.Parallelism = rapid.Int32Range(0, 2).Draw(t, "parallelism")
+		if rapid.Bool().Draw(t, "gives pods up") {
+			r.ForceDeleteAfter = new(rapid.SampledFrom([]time.Duration{time.Second, time.Minute}).Draw(t, "after"))
+		}
 		r.Drain = rapid.IntRange(0, 3).Draw(t, "drains") == 0
 		job.Roles = append(job.Roles, r)
 	}
@@ -76,7 +80,7 @@ func (h *history) pick(what string, n int) int { return rapid.IntRange(0, n-1).D
 
 // step lets one thing happen.
 func (h *history) step() {
-	switch h.pick("step", 16) {
+	switch h.pick("step", 17) {
 	case 0, 1, 2:
 		h.act()
 	case 3:
@@ -104,6 +108,8 @@ func (h *history) step() {
 			h.perform(a, nil)
 		}
 		h.late = nil
+	case 16:
+		h.findNodes()
 	}
 }
 
@@ -153,7 +159,7 @@ func (h *history) harm() {
 	case p.State == PodPending:
 		p.State, p.StartedAt = PodRunning, h.now
 	default:
-		switch h.pick("harm", 10) {
+		switch h.pick("harm", 12) {
 		case 0:
 			h.delete(p, false) // by hand
 		case 1:
@@ -165,10 +171,33 @@ func (h *history) harm() {
 			p.Failure.Reasons = []string{"Evicted"}
 		case 3:
 			p.OutputAt = h.now
+		case 4, 5:
+			h.loseNode(p)
 		default:
 			h.endPod(p, rapid.SampledFrom([]int32{0, 0, 0, 1, 2, 3, 4}).Draw(h.t, "code"))
 		}
 	}
+}
+
+// loseNode lets a pod's node fall silent; sometimes the cluster has had enough
+// of it, and asks the pod to end.
+func (h *history) loseNode(p *Pod) {
+	h.silent[p.Name] = true
+	p.Waiting = "node does not answer"
+	if p.DeletedAt.IsZero() && rapid.Bool().Draw(h.t, "deleted") {
+		p.DeletedAt, p.DeleteBy = h.told(), h.told().Add(5*time.Second)
+		p.Failure.Reasons = []string{"DisruptionTarget", "DeletionByTaintManager"}
+	}
+}
+
+// findNodes lets every silent node answer again, or be removed.
+func (h *history) findNodes() {
+	for _, p := range h.pods {
+		if p.Waiting = ""; h.silent[p.Name] && !p.Ended() && !p.DeletedAt.IsZero() {
+			h.endPod(p, rapid.SampledFrom([]int32{0, 137, 143}).Draw(h.t, "code"))
+		}
+	}
+	h.silent = map[string]bool{}
 }
 
 func seenIn(rec *repo.Record, p *Pod) bool {
@@ -228,6 +257,7 @@ func (h *history) change() {
 // rest lets the world come to rest: pods end well, nothing is lost any more.
 func (h *history) rest() {
 	h.invalid, h.withheld, h.stubborn = nil, "", false
+	h.findNodes()
 	if h.job != nil {
 		h.edit(func(j *repo.Job) { j.Suspend = false })
 	}
@@ -289,7 +319,7 @@ func TestRandomHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		job := randomJob(t)
 		h := &history{world: newWorld(t, &job), t: t}
-		h.coarse = rapid.Bool().Draw(t, "whole seconds")
+		h.coarse, h.nodes = rapid.Bool().Draw(t, "whole seconds"), 3
 		for range rapid.IntRange(5, 60).Draw(t, "steps") {
 			h.step()
 		}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
@@ -69,7 +68,7 @@ func (l *Loop) pass(ctx context.Context, now time.Time, e *entry) error {
 		in.Forbidden = l.forbidden(in.Job)
 	}
 	out := Decide(in)
-	l.keep(e, in, out)
+	l.announce(ctx, e.key.Namespace, l.keep(e, in, out))
 	if !out.At.IsZero() {
 		l.queue.add(e.key, out.At)
 	}
@@ -148,20 +147,22 @@ func (l *Loop) tail(ctx context.Context, e *entry, namespace, name string) strin
 	return text
 }
 
-// keep takes over what Decide made of the record, and logs runs that began or ended.
-func (l *Loop) keep(e *entry, in Input, out Output) {
+// keep takes over what Decide made of the record, and logs runs that began or
+// ended. It returns the task attempts that ended.
+func (l *Loop) keep(e *entry, in Input, out Output) []ending {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer e.tidy()
 	e.settled = out.Settled
 	if reflect.DeepEqual(in.Record, out.Record) {
 		poke(l.progress)
-		return
+		return nil
 	}
 	l.report(&in.Record, &out.Record)
 	e.record = out.Record
 	e.version++
 	l.changed()
+	return newEndings(&in.Record, &out.Record)
 }
 
 // tidy drops what was noted of pods that the record does not ask for any more.
@@ -212,34 +213,10 @@ func (l *Loop) report(old, now *repo.Record) {
 			Str("reason", run.Outcome.Reason).Int32("attempts", run.Attempt+1).Msg("run ended")
 	}
 	if l.opts.Hooks.Ended != nil {
-		for _, o := range newOutcomes(old, now) {
-			l.opts.Hooks.Ended(o)
+		for _, end := range newEndings(old, now) {
+			l.opts.Hooks.Ended(*end.attempt.Outcome)
 		}
 	}
-}
-
-// newOutcomes are those of task attempts that ended between two records.
-func newOutcomes(old, now *repo.Record) []repo.Outcome {
-	known := map[string]bool{}
-	collect := func(r *repo.Record, f func(pod string, o repo.Outcome)) {
-		for _, role := range r.Roles {
-			for _, t := range role.Tasks {
-				for _, a := range t.Attempts {
-					if a.Outcome != nil {
-						f(a.Pod, *a.Outcome)
-					}
-				}
-			}
-		}
-	}
-	collect(old, func(pod string, _ repo.Outcome) { known[pod] = true })
-	var out []repo.Outcome
-	collect(now, func(pod string, o repo.Outcome) {
-		if !known[pod] {
-			out = append(out, o)
-		}
-	})
-	return out
 }
 
 // perform carries out actions: creations side by side, after the rest in order.
@@ -260,89 +237,6 @@ func (l *Loop) perform(ctx context.Context, now time.Time, e *entry, out Output)
 		first = err
 	}
 	return first
-}
-
-// createAll makes the pods of one attempt of a run. The policy is asked here
-// too: a record can be pushed by anybody, and must not bring a run into being
-// that could not have been started.
-func (l *Loop) createAll(ctx context.Context, now time.Time, e *entry, run *repo.Run, creations []Action) error {
-	if why := l.forbidden(&run.Job); why != "" {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		for _, a := range creations {
-			e.refused[a.Pod] = "the policy forbids it: " + why
-		}
-		l.queue.add(e.key, now)
-		return nil
-	}
-	addr, err := l.prepare(ctx, e, run, creations[0].Attempt.RunAttempt)
-	if err != nil {
-		return err
-	}
-	var group errgroup.Group
-	group.SetLimit(l.opts.Parallel)
-	for _, a := range creations {
-		group.Go(func() error { return l.create(ctx, now, e, run, a, addr) })
-	}
-	return group.Wait()
-}
-
-func (l *Loop) forbidden(job *repo.Job) string {
-	if l.opts.Forbidden == nil {
-		return ""
-	}
-	return l.opts.Forbidden(job)
-}
-
-// prepare makes what an attempt needs, once for each process and each change of its run.
-func (l *Loop) prepare(ctx context.Context, e *entry, run *repo.Run, attempt int32) (repo.Addresses, error) {
-	id := repo.PodName(run.ID+run.Job.Digest, repo.TaskAttempt{RunAttempt: attempt})
-	l.mu.Lock()
-	addr := e.prepared[id]
-	l.mu.Unlock()
-	if addr != nil {
-		return addr, nil
-	}
-	addr, err := l.backend.Prepare(ctx, run, attempt)
-	if err != nil {
-		return nil, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e.prepared = map[string]repo.Addresses{id: addr}
-	e.runs = slices.DeleteFunc(slices.Clone(e.runs), func(r repo.Run) bool { return r.ID == run.ID })
-	e.runs = append(e.runs, *run)
-	return addr, nil
-}
-
-func (l *Loop) create(ctx context.Context, now time.Time, e *entry, run *repo.Run, a Action, addr repo.Addresses) error {
-	pod, err := run.Pod(a.Attempt, addr)
-	if err == nil {
-		if a.Gang != nil {
-			a.Gang.Mark(pod)
-		}
-		err = l.backend.Create(ctx, pod)
-	} else {
-		err = apierrors.NewBadRequest(err.Error())
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case err == nil:
-		if l.opts.Hooks.Created != nil {
-			l.opts.Hooks.Created()
-		}
-	case apierrors.IsAlreadyExists(err):
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsForbidden(err) && !isQuota(err):
-		e.refused[a.Pod] = refusal(err)
-		l.queue.add(e.key, now)
-		return nil
-	default:
-		e.troubles[a.Pod] = err.Error()
-		return err
-	}
-	delete(e.troubles, a.Pod)
-	return nil
 }
 
 // do performs an action that is no creation.

@@ -52,6 +52,8 @@ func (r *rule) matchesEnd(e *End, main string) bool {
 	switch {
 	case e.ExitCode == 0:
 		return false
+	case e.Sidecar && r.Container != e.Container:
+		return false
 	case r.Container != "" && r.Container != e.Container:
 		return false
 	case r.Container == "" && main != "" && e.Container != main && len(r.ExitCodes) > 0:

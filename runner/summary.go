@@ -132,21 +132,26 @@ func (d *decision) activePhase() (phase repo.Phase, reason, message string) {
 	run := d.rec.Run
 	running, ended, waiting := 0, 0, ""
 	d.tasks(func(_ *repo.RoleRecord, t *repo.TaskRecord) {
-		a := live(t)
-		switch {
-		case t.Phase == repo.TaskRunning:
+		switch t.Phase {
+		case repo.TaskRunning:
 			running++
-		case t.Phase == repo.TaskSucceeded, t.Phase == repo.TaskFailed:
+		case repo.TaskSucceeded, repo.TaskFailed:
 			ended++
-		case a != nil && a.Waiting != "" && waiting == "":
+		}
+		if a := live(t); a != nil && a.Waiting != "" && waiting == "" {
 			waiting = t.Name + ": " + a.Waiting
 		}
 	})
 	switch {
-	case run.Ending != nil && run.Stopping:
-		return repo.PhaseRunning, "Stopping", "waits for its pods to end: " + withTask(run.Ending)
 	case run.Ending != nil:
-		return repo.PhaseRunning, "AttemptEnding", "waits for its pods to end: " + withTask(run.Ending)
+		message := "waits for its pods to end: " + withTask(run.Ending)
+		if waiting != "" {
+			message += "; " + waiting
+		}
+		if run.Stopping {
+			return repo.PhaseRunning, "Stopping", message
+		}
+		return repo.PhaseRunning, "AttemptEnding", message
 	case run.Suspended != nil:
 		return repo.PhaseSuspended, ReasonSuspended, "the definition says suspend"
 	case run.RetryAt != nil:

@@ -129,7 +129,7 @@ func (d *decision) appendAttempt(r *repo.RoleRecord, t *repo.TaskRecord, at time
 	if extra := len(t.Attempts) - repo.MaxAttempts; extra > 0 {
 		t.Attempts = t.Attempts[extra:]
 	}
-	t.RetryAt, t.Phase = nil, repo.TaskPending
+	t.RetryAt, t.Phase, t.AvoidNodes = nil, repo.TaskPending, d.failedTwice(t)
 }
 
 func nextAttempt(t *repo.TaskRecord) int32 {
@@ -185,6 +185,9 @@ func (d *decision) createPods() {
 			return
 		}
 		id := d.attemptOf(r, t, a.Attempt)
-		d.do(Action{Kind: Create, Run: d.rec.Run.ID, Attempt: id, Pod: a.Pod, Gang: gang(id)})
+		d.do(Action{
+			Kind: Create, Run: d.rec.Run.ID, Attempt: id, Pod: a.Pod, Gang: gang(id),
+			Avoid: repo.Avoid{Never: d.rec.Run.AvoidNodes, Rather: t.AvoidNodes},
+		})
 	})
 }

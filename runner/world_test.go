@@ -34,9 +34,11 @@ type world struct {
 	refuse    map[string]string // what the backend says to a creation
 	refused   map[string]string
 	troubles  map[string]string
-	node      string // where pods get their place at once
-	stubborn  bool   // pods go on after they were asked to end
-	coarse    bool   // the backend tells times in whole seconds
+	node      string          // where pods get their place at once; "" is nowhere
+	stubborn  bool            // pods go on after they were asked to end
+	coarse    bool            // the backend tells times in whole seconds
+	silent    map[string]bool // pods whose node does not answer: they end when they are given up
+	nodes     int             // that pods are spread over; 0 is one
 
 	accepted map[string]*Pod // every pod that ever was
 	starts   []string        // accepted creations in their order: role-index/run attempt/attempt
@@ -48,9 +50,17 @@ type world struct {
 // day is the morning on which every test begins.
 var day = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 
+// nextNode is where the next pod gets its place.
+func (w *world) nextNode() string {
+	if w.node == "" || w.nodes <= 1 {
+		return w.node
+	}
+	return fmt.Sprint("node-", 1+w.uid%w.nodes)
+}
+
 func newWorld(t require.TestingT, job *repo.Job) *world {
 	w := &world{
-		t: t, now: day, node: "node-1", hidden: map[string]bool{}, refuse: map[string]string{}, refused: map[string]string{},
+		t: t, now: day, node: "node-1", hidden: map[string]bool{}, silent: map[string]bool{}, refuse: map[string]string{}, refused: map[string]string{},
 		troubles: map[string]string{}, accepted: map[string]*Pod{}, finished: map[string]bool{},
 	}
 	w.push(job)
@@ -139,7 +149,7 @@ func (w *world) create(a Action, run *repo.Run) {
 	default:
 		w.uid++
 		w.starts = append(w.starts, fmt.Sprintf("%s/%d/%d", a.Attempt.Task, a.Attempt.RunAttempt, a.Attempt.Attempt))
-		p := &Pod{Name: a.Pod, UID: fmt.Sprint("u", w.uid), Run: a.Run, Attempt: a.Attempt, Held: true, CreatedAt: w.told(), Node: w.node, Gang: a.Gang}
+		p := &Pod{Name: a.Pod, UID: fmt.Sprint("u", w.uid), Run: a.Run, Attempt: a.Attempt, Held: true, CreatedAt: w.told(), Node: w.nextNode(), Gang: a.Gang}
 		w.accepted[a.Pod] = p
 		w.pods = append(w.pods, p)
 	}
@@ -152,7 +162,7 @@ func (w *world) delete(p *Pod, force bool) {
 	if p.DeletedAt.IsZero() {
 		p.DeletedAt = w.told()
 	}
-	if !p.Ended() && (force || !w.stubborn) {
+	if !p.Ended() && (force || !w.stubborn && !w.silent[p.Name]) {
 		w.endPod(p, 143)
 	}
 	if p.Ended() && !p.Held {

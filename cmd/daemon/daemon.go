@@ -64,10 +64,9 @@ type Daemon struct {
 	shared   *shared
 	polled   atomic.Bool
 
-	mu sync.Mutex
-	// Of the present term; nil while another daemon leads.
-	backend Backend
-	loop    *runner.Loop
+	mu      sync.Mutex
+	backend Backend      // of the present term; nil while another daemon leads
+	loop    *runner.Loop // the last one, unless another daemon leads
 }
 
 // Open takes the state directory and what an earlier daemon left in it. It

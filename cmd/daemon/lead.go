@@ -46,13 +46,13 @@ func (d *Daemon) lead(ctx, term context.Context) error {
 		var overtaken *overtakenError
 		switch {
 		case term.Err() != nil:
-			return d.end() // no push after that: the next leader's records are newer
+			return d.forget() // no push after that: the next leader's records are newer
 		case errors.As(err, &overtaken):
 			d.opts.Log.Error().Msg(overtaken.Error() + "; all records are read again")
 			if wait(ctx, term) {
 				continue
 			}
-			return d.end()
+			return d.forget()
 		case ctx.Err() != nil:
 			d.finish(term, loop)
 		}
@@ -76,7 +76,7 @@ func (d *Daemon) begin() error {
 func (d *Daemon) end() error {
 	d.mu.Lock()
 	backend := d.backend
-	d.backend, d.loop = nil, nil
+	d.backend = nil
 	d.mu.Unlock()
 	if backend == nil {
 		return nil
@@ -84,7 +84,15 @@ func (d *Daemon) end() error {
 	return backend.Close()
 }
 
-// present is what runs now; both are nil while another daemon leads.
+// forget drops what was known, besides: another daemon knows better.
+func (d *Daemon) forget() error {
+	d.mu.Lock()
+	d.loop = nil
+	d.mu.Unlock()
+	return d.end()
+}
+
+// present is what runs now, or ran last; both are nil while another daemon leads.
 func (d *Daemon) present() (Backend, *runner.Loop) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -207,10 +207,10 @@ func startOnce(ctx context.Context, program string, o Options) (_ *Cluster, err 
 			return nil, err
 		}
 	}
-	if err := c.addNodes(ctx); err != nil {
+	if err := c.ready(ctx, c.parts[2:]...); err != nil {
 		return nil, err
 	}
-	return c, c.ready(ctx, c.parts[2:]...)
+	return c, c.addNodes(ctx)
 }
 
 // stop ends all that was started, and forgets it. A cluster of the user's own is left alone.

@@ -34,7 +34,11 @@ func (c *Cluster) Restart(t testing.TB, component string) {
 	if err := p.start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.ready(t.Context(), p); err != nil {
+	waitFor := []*part{p}
+	if server := c.named(t, "kube-apiserver"); component == "etcd" && server.running() {
+		waitFor = append(waitFor, server) // it finds etcd again a moment later
+	}
+	if err := c.ready(t.Context(), waitFor...); err != nil {
 		t.Fatalf("restart %s: %v", component, err)
 	}
 }
@@ -64,10 +68,57 @@ func (c *Cluster) SetNode(t testing.TB, node string, up bool) {
 	var managed any // null removes it
 	if up {
 		managed = "true"
+	} else {
+		c.losePods(t, node)
 	}
 	patch := metadata(map[string]any{"labels": map[string]any{managedLabel: managed}})
 	if _, err := c.client.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatalf("set node %s: %v", node, err)
+	}
+	if up {
+		for _, pod := range c.podsOn(t, node) {
+			c.annotate(t, &pod, "lost", nil)
+		}
+	}
+}
+
+// losePods makes kwok forget what the pods of a node wait for: it would still
+// let one end whose time is over, after their node has fallen silent.
+func (c *Cluster) losePods(t testing.TB, node string) {
+	t.Helper()
+	if c.named(t, "kwok").running() {
+		for _, pod := range c.podsOn(t, node) {
+			if pod.Annotations[annotations+"lost"] == "" {
+				c.annotate(t, &pod, "lost", "asked")
+			}
+		}
+		wait(t, "the pods of "+node+" to be lost", func(context.Context) error {
+			for _, pod := range c.podsOn(t, node) {
+				if pod.Annotations[annotations+"lost"] == "asked" {
+					return fmt.Errorf("%s/%s is not", pod.Namespace, pod.Name)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+func (c *Cluster) podsOn(t testing.TB, node string) []corev1.Pod {
+	t.Helper()
+	pods, err := c.client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	if err != nil {
+		t.Fatalf("pods of node %s: %v", node, err)
+	}
+	return pods.Items
+}
+
+// annotate says to kwok what becomes of a pod, unless the pod is gone.
+func (c *Cluster) annotate(t testing.TB, pod *corev1.Pod, name string, value any) {
+	t.Helper()
+	patch := metadata(map[string]any{"annotations": map[string]any{annotations + name: value}})
+	_, err := c.client.CoreV1().Pods(pod.Namespace).Patch(t.Context(), pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatalf("annotate %s/%s: %v", pod.Namespace, pod.Name, err)
 	}
 }
 
@@ -129,6 +180,8 @@ func (c *Cluster) addNodes(ctx context.Context) error {
 			return fmt.Errorf("add node %s: %w", name, err)
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
 	return poll(ctx, func(ctx context.Context) error {
 		if _, err := c.client.CoreV1().ServiceAccounts(corev1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{}); err != nil {
 			return err
@@ -140,11 +193,6 @@ func (c *Cluster) addNodes(ctx context.Context) error {
 		for _, node := range list.Items {
 			if len(node.Spec.Taints) > 0 {
 				return fmt.Errorf("node %s has taints: %v", node.Name, node.Spec.Taints)
-			}
-		}
-		for _, p := range c.parts {
-			if err := p.died(); err != nil {
-				return err
 			}
 		}
 		return nil

@@ -186,7 +186,7 @@ func (c *Cluster) kwok(port, logs int) []string {
 		"--manage-nodes-with-label-selector=" + managedLabel + "=true", "--node-ip=127.0.0.1",
 		"--node-port=" + strconv.Itoa(logs), "--server-address=" + at(port), "--node-lease-duration-seconds=" + strconv.Itoa(lease),
 		"--tls-cert-file=" + c.path("pki", "server.crt"), "--tls-private-key-file=" + c.path("pki", "server.key"),
-		"--cidr=10.244.0.0/16",
+		"--cidr=10.244.0.0/16", "-v=WARN",
 	}
 }
 

@@ -19,6 +19,10 @@ import (
 // errPort says that somebody else listens where we wanted to.
 var errPort = errors.New("a port was taken by another process")
 
+// startTime is the most that a start of something may take, on a machine that
+// is busy with much else.
+const startTime = 3 * time.Minute
+
 // part is one process of the control plane: etcd, kube-apiserver, …
 type part struct {
 	name    string
@@ -71,6 +75,13 @@ func (p *part) kill() {
 	p.cmd = nil
 }
 
+// running says whether the process has been started, and not killed.
+func (p *part) running() bool {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.cmd != nil
+}
+
 // died is the error of a process that has ended by itself, nil while it runs.
 func (p *part) died() error {
 	p.mutex.Lock()
@@ -94,7 +105,7 @@ func (p *part) died() error {
 // ready waits until each part answers. An API server starts for some seconds,
 // on a busy machine for many.
 func (c *Cluster) ready(ctx context.Context, parts ...*part) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	probe, err := c.prober()
 	if err != nil {

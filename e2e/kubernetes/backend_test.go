@@ -352,7 +352,7 @@ func TestAnnouncementsAreEvents(t *testing.T) {
 	pod := b.start(b.run("loud", 1))[0]
 	uid := string(b.until(pod.Name, "is there", func(p *corev1.Pod) bool { return p != nil }).UID)
 	for range 2 {
-		b.Announce(b.namespace, pod.Name, uid, "Failed", "exit code 3, Unknown: tried again in 10s", true)
+		b.Announce(b.ctx, b.namespace, pod.Name, uid, "Failed", "exit code 3, Unknown: tried again in 10s", true)
 	}
 	eventually(t, "the event is there", func() bool {
 		list, err := b.c.Client().CoreV1().Events(b.namespace).List(b.ctx, metav1.ListOptions{FieldSelector: fmt.Sprintf("involvedObject.uid=%s,reason=Failed", uid)})

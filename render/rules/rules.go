@@ -41,12 +41,22 @@ func infrastructure() []repo.FailureRule {
 		free("Evicted", "Evicted", "EvictionByEvictionAPI"),
 		free("Preempted", "Preempting", "Preempted", "PreemptionByScheduler"),
 		free("NodeLost", "NodeLost", "DeletionByTaintManager", "DeletionByPodGC", "ContainerStatusUnknown"),
+		free("DeviceLost", "DeletionByDeviceTaintManager"),
 		free("NodeShutdown", "NodeShutdown", "Shutdown", "Terminated", "TerminationByKubelet"),
 		free("PodLost", "PodLost"),
 		free("Disrupted", "DisruptionTarget"),
-		{Name: "NodeRefused", ReasonPattern: `^(OutOf\S+|UnexpectedAdmissionError|InvalidNodeInfo|NodeAffinity|UnexpectedPredicateFailureType)$`, Class: repo.Transient, Free: true},
+		{Name: "NodeRefused", ReasonPattern: `^(OutOf\S+|` + refusals + `)$`, Class: repo.Transient, Free: true},
 	}
 }
+
+// refusals are reasons of a kubelet that does not take a pod which the scheduler
+// gave it: the two saw the node differently, and elsewhere it may fit.
+const refusals = `UnexpectedAdmissionError|InvalidNodeInfo|UnknownReason|UnexpectedPredicateFailureType|` +
+	`NodeAffinity|NodePorts|NodeUnschedulable|TaintToleration|TopologyAffinityError|VolumeAttachmentLimitExceeded`
+
+// noCommand is in what a container runtime says of a command that is not there,
+// or cannot be run. What else keeps a container from starting can be the node.
+const noCommand = `executable file not found|exec:? .*(no such file|permission denied|is a directory|not a directory|exec format error)|chdir to cwd`
 
 // TrainingJob is the table of our own format.
 func TrainingJob() []repo.FailureRule {
@@ -55,8 +65,9 @@ func TrainingJob() []repo.FailureRule {
 		// next try ends the same way.
 		repo.FailureRule{Name: "OOMKilled", Reasons: []string{"OOMKilled"}, Class: repo.Permanent},
 		repo.FailureRule{Name: "DeadlineExceeded", Reasons: []string{"DeadlineExceeded"}, Class: repo.Permanent},
-		repo.FailureRule{Name: "Forbidden", Reasons: []string{"Forbidden"}, Class: repo.Permanent},
-		repo.FailureRule{Name: "CannotRun", Reasons: []string{"ContainerCannotRun", "StartError", "RunContainerError", "CreateContainerConfigError"}, Class: repo.Permanent},
+		repo.FailureRule{Name: "Forbidden", Reasons: []string{"Forbidden", "SysctlForbidden"}, Class: repo.Permanent},
+		repo.FailureRule{Name: "CannotRun", Reasons: []string{"ContainerCannotRun", "RunContainerError", "CreateContainerConfigError"}, Class: repo.Permanent},
+		repo.FailureRule{Name: "CannotRun", Reasons: []string{"StartError"}, MessagePattern: noCommand, Class: repo.Permanent},
 		code("CommandCannotRun", repo.Permanent, 126, 127),
 		// Codes by which a program says itself what it thinks of its end.
 		code("TransientExit", repo.Transient, 200),

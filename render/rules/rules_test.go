@@ -2,6 +2,8 @@ package rules
 
 import (
 	"encoding/json"
+	"flag"
+	"os"
 	"regexp"
 	"slices"
 	"testing"
@@ -67,6 +69,7 @@ func TestExitCodes(t *testing.T) {
 		{end{code: 210}, [5]repo.Class{pe, pe, pe, tr, tr}},
 		{end{code: 244}, [5]repo.Class{un, un, un, tr, tr}},
 		{end{code: 1, reason: "Evicted"}, [5]repo.Class{tr, tr, tr, tr, tr}},
+		{end{code: 1, reason: "OutOfnvidia.com/gpu"}, [5]repo.Class{tr, tr, tr, tr, tr}},
 		{end{code: 1, reason: "OutOfcpu"}, [5]repo.Class{tr, tr, tr, tr, tr}},
 		{end{code: 1, reason: "DisruptionTarget"}, [5]repo.Class{tr, tr, tr, tr, tr}},
 	}
@@ -84,8 +87,48 @@ func TestExitCodes(t *testing.T) {
 	assert.Equal(t, pe, first(TrainingJob(), evicted).Class)
 	assert.True(t, first(TrainingJob(), end{reason: "Preempting"}).Free)
 	assert.False(t, first(TrainingJob(), end{code: 137}).Free)
+	for reason, want := range map[string]string{
+		"Evicted": "Evicted", "EvictionByEvictionAPI": "Evicted", "Preempting": "Preempted", "PreemptionByScheduler": "Preempted",
+		"NodeLost": "NodeLost", "DeletionByTaintManager": "NodeLost", "DeletionByPodGC": "NodeLost", "ContainerStatusUnknown": "NodeLost",
+		"DeletionByDeviceTaintManager": "DeviceLost", "Terminated": "NodeShutdown", "NodeShutdown": "NodeShutdown", "TerminationByKubelet": "NodeShutdown",
+		"DisruptionTarget": "Disrupted", "OutOfpods": "NodeRefused", "UnexpectedAdmissionError": "NodeRefused", "NodeAffinity": "NodeRefused",
+		"TopologyAffinityError": "NodeRefused", "VolumeAttachmentLimitExceeded": "NodeRefused",
+	} {
+		for _, table := range [][]repo.FailureRule{TrainingJob(), Kubeflow(), TfJob()} {
+			r := first(table, end{reason: reason})
+			assert.Equal(t, want, r.Name, reason)
+			assert.True(t, r.Free, reason)
+		}
+	}
+	for message, want := range map[string]repo.Class{
+		`exec: "nope": executable file not found in $PATH: unknown`:                                                   pe,
+		`runc create failed: unable to start container process: exec: "/nope": stat /nope: no such file or directory`: pe,
+		`runc create failed: unable to start container process: exec: "/etc": permission denied: unknown`:             pe,
+		`chdir to cwd ("/x") set in config.json failed: no such file or directory`:                                    pe,
+		`nvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown`:            un,
+		`failed to create shim task: context deadline exceeded: unknown`:                                              un,
+		`error mounting "/var/lib/kubelet/pods/x/volume-subpaths/y" to rootfs: no such file or directory: unknown`:    un,
+	} {
+		assert.Equal(t, want, first(TrainingJob(), end{code: 128, reason: "StartError", message: message}).Class, message)
+	}
 	missing := end{code: 128, reason: "ContainerCannotRun", message: "exec: no such file"}
 	assert.Equal(t, "ContainerDockerStartCmdNotFound", first(FrameworkController(repo.Settings{}), missing).Name)
+}
+
+var update = flag.Bool("update", false, "rewrite testdata")
+
+// TestTrainingJobTable keeps the table where those who judge pods by it can read
+// it without importing this package.
+func TestTrainingJobTable(t *testing.T) {
+	const file = "testdata/trainingjob.json"
+	text, err := json.MarshalIndent(TrainingJob(), "", "  ")
+	require.NoError(t, err)
+	if *update {
+		require.NoError(t, os.WriteFile(file, append(text, '\n'), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), string(text)+"\n", "the table has changed: go test ./render/rules -update")
 }
 
 func TestReadRules(t *testing.T) {

@@ -26,6 +26,9 @@ func readRole(o *manifest.Object, at string, r *Role, kind rendezvous.Kind) repo
 	case r.Port == 0:
 		role.Port = rendezvous.Port(kind)
 	}
+	if d := deadline(o, at+".forceDeleteAfter", r.ForceDeleteAfter, 0); d > 0 {
+		role.ForceDeleteAfter = &d
+	}
 	counts(o, at, r, &role)
 
 	t := r.Template.DeepCopy()

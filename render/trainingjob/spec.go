@@ -119,6 +119,10 @@ type Role struct {
 	// MinFailed tasks that failed for good make the run's attempt fail: a
 	// number (1 by default), or never.
 	MinFailed *Count `json:"minFailed,omitempty"`
+	// ForceDeleteAfter gives a pod up that was asked to end and does not, as its
+	// node does not answer, that long after it was asked. It may still run then,
+	// beside its retry. By default it is waited for until it is surely dead.
+	ForceDeleteAfter *manifest.Duration `json:"forceDeleteAfter,omitempty"`
 	// Port that a task listens on for the others; by default the rendezvous' own.
 	Port int32 `json:"port,omitempty"`
 	// Template is the pod of each task. Its first container is the one whose

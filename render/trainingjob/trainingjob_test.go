@@ -49,6 +49,7 @@ spec:
     minSucceeded: 3
     minFailed: never
     port: 4000
+    forceDeleteAfter: 5m
     template:
       spec:
         restartPolicy: OnFailure
@@ -78,6 +79,7 @@ func TestDefaults(t *testing.T) {
 	assert.Equal(t, int32(1), r.MinFailed)
 	assert.Equal(t, "main", r.MainContainer)
 	assert.Equal(t, int32(0), r.Port)
+	assert.Nil(t, r.ForceDeleteAfter)
 	assert.Empty(t, r.Env.Vars)
 	assert.Equal(t, "Never", string(r.Template.Spec.RestartPolicy))
 	assert.Equal(t, map[string]string{repo.LabelRole: "worker"}, r.Template.Labels)
@@ -106,6 +108,7 @@ func TestEveryField(t *testing.T) {
 	assert.Equal(t, repo.Unlimited, w.Retry.Limit)
 	assert.Equal(t, "train", w.MainContainer)
 	assert.Equal(t, int32(4000), w.Port)
+	assert.Equal(t, 5*time.Minute, *w.ForceDeleteAfter)
 	assert.Equal(t, "a100", w.Template.Labels["trainyard.dev/gpu-class"])
 	gpus := w.Template.Spec.Containers[0].Resources.Limits["nvidia.com/gpu"]
 	assert.Equal(t, "8", gpus.String())
@@ -171,6 +174,7 @@ func TestMistakes(t *testing.T) {
 		{"duration", `{deadline: 30, roles: [{name: a, template: T}]}`, `spec.deadline: want a duration like 90s, 30m, 12h or 2d, not 30: give it a unit`},
 		{"negative duration", `{deadline: -1h, roles: [{name: a, template: T}]}`, `not the text "-1h"`},
 		{"zero duration", `{deadline: 0s, roles: [{name: a, template: T}]}`, `must not be 0; leave it out for none`},
+		{"zero patience", `{roles: [{name: a, forceDeleteAfter: 0s, template: T}]}`, `spec.roles[0].forceDeleteAfter: must not be 0`},
 		{"factor", `{retry: {backoff: {factor: 0.5}}, roles: [{name: a, template: T}]}`, `must be at least 1`},
 		{"max", `{retry: {backoff: {max: 1s}}, roles: [{name: a, template: T}]}`, `1s is less than initial, 10s`},
 		{"limit", `{retry: {limit: -2}, roles: [{name: a, template: T}]}`, `-1 for no limit`},

@@ -21,7 +21,7 @@ type announcement struct {
 // Announce writes an event for a pod, so that who looks at the cluster reads
 // what was decided about it. It does not wait, and when the server has no time
 // for it, the event is lost: the record is what counts.
-func (b *Backend) Announce(namespace, pod, uid, reason, message string, warning bool) {
+func (b *Backend) Announce(_ context.Context, namespace, pod, uid, reason, message string, warning bool) {
 	select {
 	case b.news <- announcement{namespace: namespace, pod: pod, uid: uid, reason: reason, message: message, warning: warning, at: time.Now()}:
 	default:

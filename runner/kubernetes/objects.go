@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -55,6 +56,8 @@ func resourceOf(kind schema.GroupVersionKind) string {
 		return "services"
 	case corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"):
 		return "persistentvolumeclaims"
+	case resourcev1.SchemeGroupVersion.WithKind("ResourceClaimTemplate"):
+		return "resourceclaimtemplates"
 	}
 	return ""
 }

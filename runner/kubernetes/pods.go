@@ -86,7 +86,7 @@ func slim(o any) (any, error) {
 			}
 		}
 	}
-	out.Spec.NodeName = pod.Spec.NodeName
+	out.Spec.NodeName, out.Spec.SchedulerName, out.Spec.SchedulingGates = pod.Spec.NodeName, pod.Spec.SchedulerName, pod.Spec.SchedulingGates
 	for _, list := range []struct {
 		to   *[]corev1.Container
 		from []corev1.Container
