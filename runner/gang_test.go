@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
@@ -77,6 +79,30 @@ func TestPodsOfAGangSayWithWhomTheyStart(t *testing.T) {
 	w.edit(func(j *repo.Job) { j.Suspend = false })
 	w.settle()
 	assert.Equal(t, []string{"board-0 alone", "main-0 -0-7/3", "main-1 -0-7/3", "main-2 -0-7/3"}, w.gangs())
+}
+
+func TestRecordSaysHowAGangStarts(t *testing.T) {
+	w := pushedGang(t)
+	w.settle()
+	assert.Empty(t, w.record.Run.Gang)
+	w.latest("main-1").GangBy = "native: it is there"
+	w.settle()
+	assert.Equal(t, "native: it is there", w.record.Run.Gang)
+}
+
+func TestFactsOfAPodOfAGang(t *testing.T) {
+	run := &repo.Run{ID: "r", Job: repo.Job{Roles: []repo.Role{{Name: "main"}}}}
+	pod, err := run.Pod(repo.TaskAttempt{Task: repo.Task{Role: "main"}}, func(repo.Task) repo.Address { return repo.Address{} })
+	require.NoError(t, err)
+	gang := &repo.Gang{Name: "r-0-0", Size: 4, Late: true}
+	gang.Mark(pod)
+	pod.Annotations[repo.AnnotationGangBy] = "volcano: why not"
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(day)}}
+	p, ok := podFacts(pod)
+	require.True(t, ok)
+	assert.Equal(t, gang, p.Gang)
+	assert.Equal(t, "volcano: why not", p.GangBy)
+	assert.Equal(t, day, p.PlacedAt)
 }
 
 func TestGangThatIsHalfCreatedIsJoined(t *testing.T) {
