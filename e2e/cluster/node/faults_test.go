@@ -196,7 +196,6 @@ func TestOwnerKilled(t *testing.T) {
 		}
 		return nil
 	})
-	require.Error(t, dead.gone(), "the owner had no time to remove anything")
 	next := Start(t, plane, Options{})
 	if next.place.number != dead.number {
 		assert.NoError(t, dead.gone())
