@@ -18,14 +18,18 @@ lint:
 cross: # every platform compiles and is vetted, tests too
 	@for p in $(PLATFORMS); do echo "vet $$p"; CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} go vet ./... || exit 1; done
 
-cluster: # the control plane that tests run on; the first time takes about six minutes
+cluster: # the control plane and the node that tests run on; the first time takes about six minutes
 	go run ./e2e/cluster/build
+	go run ./e2e/cluster/node/build
 
 test: cluster # everything: rules, real Git, real processes, the examples, the whole program
 	go test $(RACE) -timeout 20m ./...
 
 test-e2e: cluster # the whole program alone
 	go test -count=1 -timeout 20m ./e2e
+
+bench-kubernetes: cluster # from a push to all pods, beside a program that only creates them
+	go test ./e2e -run '^$$' -bench ClusterPods -benchtime 5x
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...
@@ -38,10 +42,13 @@ fuzz: # every reader of job files, one after another
 build:
 	go build -buildvcs=auto -trimpath -o bin/trainyard ./cmd/trainyard
 
+image: # an OCI image in bin/trainyard.tar, without a container engine
+	go run ./deploy/image -o bin/trainyard.tar
+
 demo: build
 	bin/trainyard demo
 
 clean:
 	rm -rf bin
 
-.PHONY: all fmt vet lint cross cluster test test-e2e bench fuzz build demo clean
+.PHONY: all fmt vet lint cross cluster test test-e2e bench bench-kubernetes fuzz build image demo clean

@@ -137,6 +137,8 @@ var clocks = []string{
 	"cmd/", "runner/run.go", "runner/local/", "sync/", "examples/",
 	"render/build.go", "render/filesystem.go", // the time that a unit may take
 	"e2e/cluster/",
+	// What a server has been silent about for how long; decisions get times as values.
+	"runner/kubernetes/",
 }
 
 // TestClock: what decides gets times as values.
@@ -155,7 +157,7 @@ func TestClock(t *testing.T) {
 }
 
 // Files of package runner that are its loop. All others decide.
-var loopFiles = []string{"runner/backend.go", "runner/loop.go", "runner/publish.go", "runner/queue.go", "runner/reconcile.go", "runner/run.go"}
+var loopFiles = []string{"runner/announce.go", "runner/backend.go", "runner/create.go", "runner/loop.go", "runner/publish.go", "runner/queue.go", "runner/reconcile.go", "runner/refusal.go", "runner/run.go"}
 
 // TestDecideIsPure: no clock, no I/O, no goroutine, no chance.
 func TestDecideIsPure(t *testing.T) {
