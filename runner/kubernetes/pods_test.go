@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"runtime"
@@ -31,7 +30,7 @@ func fullPod(name string) *corev1.Pod {
 			Name: name, Namespace: "nlp", UID: types.UID(name), ResourceVersion: "12", CreationTimestamp: at, Finalizers: []string{repo.Finalizer},
 			Labels:        map[string]string{repo.LabelManagedBy: repo.ManagedBy, repo.LabelJob: "bert", repo.LabelRun: "bert-abc", repo.LabelRole: "worker", "team": "nlp"},
 			Annotations:   map[string]string{repo.AnnotationDigest: "d", "kubectl.kubernetes.io/last-applied-configuration": strings.Repeat("x", 4000)},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: &metav1.FieldsV1{Raw: bytes.Repeat([]byte("f"), 2000)}}},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: metav1.NewFieldsV1(strings.Repeat("f", 2000))}},
 		},
 		Spec: corev1.PodSpec{
 			NodeName:       "gpu-1",
