@@ -181,9 +181,15 @@ func (d *daemon) kill() {
 }
 
 // record reads a job's record from the remote; ok is false if there is none.
-func (w *world) record(job string) (rec repo.Record, ok bool) {
+func (w *world) record(job string) (repo.Record, bool) {
 	w.t.Helper()
-	text, err := w.tryGit(w.remote, "show", repo.StatusBranch+":default/"+job+"/"+repo.StatusFile)
+	return w.recordIn("default", job)
+}
+
+// recordIn reads the record of a job of an environment.
+func (w *world) recordIn(environment, job string) (rec repo.Record, ok bool) {
+	w.t.Helper()
+	text, err := w.tryGit(w.remote, "show", repo.StatusBranch+":"+environment+"/"+job+"/"+repo.StatusFile)
 	if err != nil {
 		return rec, false
 	}

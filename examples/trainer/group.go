@@ -75,7 +75,7 @@ func (g *group) gather(ctx context.Context) error {
 	listener := g.listener
 	if listener == nil {
 		var err error
-		if listener, err = net.Listen("tcp", g.Address); err != nil {
+		if listener, err = listen(g.Address); err != nil {
 			return err
 		}
 	}

@@ -132,7 +132,7 @@ func (p *admitted) introduced(ctx context.Context) (n node, err error) {
 func admit(ctx context.Context, root string, told counts) (came []*admitted, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	listener, err := net.Listen("tcp", root)
+	listener, err := listen(root)
 	if err != nil {
 		return nil, err
 	}

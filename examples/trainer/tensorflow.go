@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 )
 
 // cluster is what TF_CONFIG says.
@@ -34,7 +33,7 @@ func tensorFlow(ctx context.Context, c Config) error {
 	workers := len(cl.Cluster["worker"]) + len(cl.Cluster["master"]) + len(cl.Cluster["chief"])
 	switch cl.Task.Type {
 	case "ps":
-		listener, err := net.Listen("tcp", servers[0])
+		listener, err := listen(servers[0])
 		if err != nil {
 			return err
 		}

@@ -41,6 +41,19 @@ func work(ctx context.Context, server string, index int, c Config) error {
 // patience is how long a process waits for the others to come up.
 const patience = 30 * time.Second
 
+// listen listens at a process's own address. On a cluster that is a name which
+// its DNS may learn only later, so that the port is all that counts.
+func listen(address string) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	if net.ParseIP(host) == nil {
+		address = ":" + port
+	}
+	return net.Listen("tcp", address)
+}
+
 // connect connects to a process that may start later than this one.
 func connect(ctx context.Context, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
