@@ -208,7 +208,7 @@ func (w *onCluster) leader(not string) (leader *corev1.Pod) {
 func TestNodeRunsDeployment(t *testing.T) {
 	t.Parallel()
 	node.Require(t)
-	c := cluster.Start(t, cluster.Options{Nodes: -1})
+	c := cluster.Start(t, cluster.Options{Nodes: -1, Audit: true})
 	n := node.Start(t, c, node.Options{})
 	w := &onCluster{world: newWorld(t), c: c, namespace: "demo"}
 	loadDaemon(t, n, "registry.example.com/trainyard:test")
@@ -253,6 +253,10 @@ func TestNodeRunsDeployment(t *testing.T) {
 	asked := time.Now()
 	w.eventually("the lease is given back", func() bool { return w.holder() == "" })
 	assert.Less(t, time.Since(asked), 10*time.Second, "it would run out after 15")
+	used, forbidden := w.usedRights(daemonUser + "-prod")
+	assert.NotEmpty(t, used)
+	assert.Empty(t, forbidden)
+	assert.Empty(t, without(used, givenRights(t, all)))
 }
 
 // gated pushes a job that goes on until open is called.

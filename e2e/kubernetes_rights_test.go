@@ -72,9 +72,8 @@ type auditEntry struct {
 	}
 }
 
-// usedRights are those that the daemon's user needed, and its requests that
-// were forbidden. What belongs to no resource (which groups there are) needs none.
-func (w *onCluster) usedRights() (used map[right]bool, forbidden []string) {
+// usedRights are those that a user needed, and its requests that were forbidden. What belongs to no resource (which groups there are) needs none.
+func (w *onCluster) usedRights(user string) (used map[right]bool, forbidden []string) {
 	w.t.Helper()
 	log, err := os.Open(w.c.AuditLog())
 	require.NoError(w.t, err)
@@ -84,7 +83,7 @@ func (w *onCluster) usedRights() (used map[right]bool, forbidden []string) {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var e auditEntry
-		if json.Unmarshal(lines.Bytes(), &e) != nil || e.User.Username != daemonUser { // the last line may be written just now
+		if json.Unmarshal(lines.Bytes(), &e) != nil || e.User.Username != user { // the last line may be written just now
 			continue
 		}
 		if e.ResponseStatus.Code == http.StatusForbidden {
@@ -147,44 +146,39 @@ func TestClusterRights(t *testing.T) {
 		w.startGang(kind, flags)
 	}
 
-	used, forbidden := w.usedRights()
+	used, forbidden := w.usedRights(daemonUser)
 	assert.Empty(t, forbidden)
 	assert.Empty(t, without(given, used), "the Roles give what nothing needs")
 	assert.Empty(t, without(used, given), "the daemon asks for what the Roles do not give")
 }
 
-// untilUsed waits for a right in the jobs' namespace to be used.
-func (w *onCluster) untilUsed(verb, resource string) {
-	w.t.Helper()
-	w.eventually(verb+" "+resource, func() bool {
-		used, _ := w.usedRights()
-		return used[right{w.namespace, "", resource, verb}]
-	})
-}
-
-// useEverything lets a daemon do all that it does with pods and what is around
-// them, but for gangs that the cluster does not schedule itself.
-func (w *onCluster) useEverything(flags []string) {
+// writeEverything writes a job for each thing that a daemon does with pods and
+// what is around them, but for gangs that the cluster does not schedule itself.
+func (w *onCluster) writeEverything() {
 	w.t.Helper()
 	annotate := func(job, annotation string) string {
 		return strings.Replace(job, "annotations: {", "annotations: {"+annotation+", ", 1)
 	}
-	again := "  retry: {limit: 1, backoff: {initial: 1s}}\n"
-	second := "  - {name: other, template: {spec: {containers: [{name: main, image: example/other:1}]}}}\n"
 	w.write("trainyard.yaml", "removal: {maxShare: 1}\n")
 	w.write("jobs/good.yaml", w.simulated("good", 2, "1s", 0, "  gang: true\n"))
-	w.write("jobs/bad.yaml", w.simulated("bad", 1, "1s", 3, again))
+	w.write("jobs/bad.yaml", w.simulated("bad", 1, "1s", 3, "  retry: {limit: 1, backoff: {initial: 1s}}\n"))
 	w.write("jobs/stays.yaml", annotate(w.simulated("stays", 1, forEver, 0, ""), "simulate.trainyard.dev/log: hello"))
 	w.write("jobs/scaled.yaml", scaled(w.namespace, 1))
 	w.write("jobs/deleted.yaml", w.simulated("deleted", 1, forEver, 0, ""))
 	w.write("jobs/stuck.yaml", annotate(w.simulated("stuck", 1, forEver, 0, ""), "simulate.trainyard.dev/waiting: ContainerCreating"))
-	w.write("jobs/roles.yaml", w.simulated("roles", 1, forEver, 0, "")+second)
+	w.write("jobs/roles.yaml", w.simulated("roles", 1, forEver, 0, "")+otherRole)
 	w.write("jobs/unit.yaml", w.simulated("unit", 1, forEver, 0, "")+beside(w.namespace))
 	w.write("jobs/board.yaml", withBoard(w.namespace))
 	w.write("jobs/lost.yaml", strings.NewReplacer(
 		"terminationGracePeriodSeconds: 1", impatiently, "    replicas: 1\n", "    replicas: 1\n    forceDeleteAfter: 3s\n",
 	).Replace(w.simulated("lost", 1, forEver, 0, "")))
 	w.push("everything")
+}
+
+// useEverything lets a daemon do all that, to its own end.
+func (w *onCluster) useEverything(flags []string) {
+	w.t.Helper()
+	w.writeEverything()
 	d := w.start(flags...)
 	is := func(phase repo.Phase) func(repo.Record) bool {
 		return func(r repo.Record) bool { return r.Phase == phase }
@@ -199,16 +193,19 @@ func (w *onCluster) useEverything(flags []string) {
 	require.Contains(w.t, log, "hello")
 
 	w.write("jobs/scaled.yaml", scaled(w.namespace, 3))
-	w.write("jobs/roles.yaml", w.simulated("roles", 1, forEver, 0, "  stop: true\n")+second)
+	w.write("jobs/roles.yaml", w.simulated("roles", 1, forEver, 0, "  stop: true\n")+otherRole)
 	require.NoError(w.t, os.Remove(filepath.Join(w.checkout, "jobs/unit.yaml")))
-	w.push("other replicas, a stop, a removal")
+	w.push("more tasks, a stop, a removal")
 	w.untilRecord("it stops", "roles", is(repo.PhaseStopped))
 	w.untilRecord("it is removed", "unit", is(repo.PhaseRemoved))
 	w.untilRecord("there are more", "scaled", func(r repo.Record) bool { return r.Roles[0].Running == 3 })
 	w.untilRecord("it succeeds", "good", is(repo.PhaseSucceeded))
 	w.untilRecord("it fails twice", "bad", is(repo.PhaseFailed))
 	w.untilPod("the deleted one runs again", "deleted", attempt("1"))
-	w.untilUsed("list", "events")
+	w.eventually("somebody asks why one does not start", func() bool {
+		used, _ := w.usedRights(daemonUser)
+		return used[right{w.namespace, "", "events", "list"}]
+	})
 
 	pod = w.untilPod("a pod to lose", "lost", attempt("0"))
 	w.c.SetNode(w.t, pod.Spec.NodeName, false)
@@ -218,6 +215,9 @@ func (w *onCluster) useEverything(flags []string) {
 	d.done <- err
 	require.NoError(w.t, err)
 }
+
+// otherRole makes the job before it one of two roles.
+const otherRole = "  - {name: other, template: {spec: {containers: [{name: main, image: example/other:1}]}}}\n"
 
 // impatiently are fields of a pod that does not wait for its node.
 const impatiently = `tolerations:
@@ -291,9 +291,7 @@ func definePodGroups(t *testing.T, c *cluster.Cluster, kind string) {
 // cluster has of another scheduler, which does not run.
 func (w *onCluster) startGang(kind string, flags []string) {
 	w.t.Helper()
-	for _, e := range []string{"good", "bad", "stays", "scaled", "deleted", "stuck", "roles", "board", "lost"} {
-		_ = os.Remove(filepath.Join(w.checkout, "jobs", e+".yaml"))
-	}
+	require.NoError(w.t, os.RemoveAll(filepath.Join(w.checkout, "jobs")))
 	w.write("jobs/gang.yaml", w.simulated("gang", 2, forEver, 0, "  gang: true\n"))
 	w.push("a gang")
 	d := w.another(append(flags, "--env", kind, "--gang", kind)...)
