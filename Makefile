@@ -30,6 +30,11 @@ test-e2e: # the whole program alone
 bench:
 	go test -run '^$$' -bench . -benchmem ./...
 
+DURATION := 30m
+SEED := 1
+soak-kubernetes: cluster # kills everything under the daemon, one seed after another
+	go test ./e2e -count=1 -v -run '^TestClusterSoak$$' -soak $(DURATION) -seed $(SEED) -timeout 0
+
 FUZZTIME := 10m
 fuzz: # every reader of job files, one after another
 	@for p in $$(grep -rl 'func FuzzRead(' render | xargs -n1 dirname | sort -u); do \
@@ -44,4 +49,4 @@ demo: build
 clean:
 	rm -rf bin
 
-.PHONY: all fmt vet lint cross cluster test test-e2e bench fuzz build demo clean
+.PHONY: all fmt vet lint cross cluster test test-e2e bench soak-kubernetes fuzz build demo clean
