@@ -39,6 +39,7 @@ func (x *chaos) laws() {
 		x.historyGrows(j, said)
 		x.outcomesStay(j, said)
 		x.countsAreRight(j, said)
+		x.madeForIt(j, said)
 	}
 	x.allRecorded(branch)
 	x.neverTwoAtATime()
@@ -150,7 +151,7 @@ func (x *chaos) historyGrows(j *chaosJob, said *told) {
 }
 
 // outcomesStay: a pod has one outcome, and keeps it. Who failed without being
-// to blame was deleted, or was on a node that was lost; who is to blame exited so.
+// to blame was deleted by hand or by the cluster; who is to blame exited so.
 func (x *chaos) outcomesStay(j *chaosJob, said *told) {
 	by := map[string]*life{}
 	for _, l := range x.seen.all() {
@@ -166,7 +167,7 @@ func (x *chaos) outcomesStay(j *chaosJob, said *told) {
 			continue
 		}
 		if end.Free {
-			harmed := l == nil || l.byHand || x.lost[end.Node]
+			harmed := l == nil || l.byHand || l.taken
 			assert.True(x.t, harmed, "nobody has harmed %s: %s %s", pod, end.Reason, end.Message)
 		} else if assert.NotNil(x.t, end.ExitCode, "%s has failed: %s %s", pod, end.Reason, end.Message) {
 			assert.Equal(x.t, j.code, *end.ExitCode, "%s has failed: %s %s", pod, end.Reason, end.Message)
@@ -194,6 +195,33 @@ func (x *chaos) countsAreRight(j *chaosJob, said *told) {
 				}
 				assert.Equal(x.t, want, t.Retries.Total, "%s: retries of %s, by its attempts", j.name, t.Name)
 			}
+		}
+	}
+}
+
+// madeForIt: what is told of an attempt is told of a pod that was made for it.
+func (x *chaos) madeForIt(j *chaosJob, said *told) {
+	made := map[string]repo.TaskAttempt{}
+	for _, l := range x.seen.all() {
+		made[string(l.uid)] = l.attempt
+	}
+	for i := range said.records {
+		rec := &said.records[i]
+		check := func(attempt int32, tasks []repo.TaskRecord) {
+			for _, t := range tasks {
+				for _, a := range t.Attempts {
+					if of, ok := made[a.UID]; ok {
+						want := fmt.Sprintf("%s attempt %d of attempt %d", t.Name, a.Attempt, attempt)
+						assert.Equal(x.t, want, fmt.Sprintf("%s attempt %d of attempt %d", of.Task, of.Attempt, of.RunAttempt), "%s: %s", j.name, a.Pod)
+					}
+				}
+			}
+		}
+		for _, r := range rec.Roles {
+			check(rec.Run.Attempt, r.Tasks)
+		}
+		for _, a := range rec.Attempts {
+			check(a.Attempt, a.Tasks)
 		}
 	}
 }

@@ -83,7 +83,6 @@ type chaos struct {
 	trace  []string
 	down   map[string]bool // components, nodes, the daemon and the remote
 	heals  []heal
-	lost   map[string]bool // nodes that ever were down
 	states int
 	counts map[string]int
 }
@@ -98,7 +97,7 @@ type heal struct {
 const away = ".away"
 
 func newChaos(t *testing.T, c *cluster.Cluster, seed uint64, size chaosSize) *chaos {
-	x := &chaos{onCluster: newOnCluster(t, c), seed: seed, size: size, down: map[string]bool{}, lost: map[string]bool{}, counts: map[string]int{}}
+	x := &chaos{onCluster: newOnCluster(t, c), seed: seed, size: size, down: map[string]bool{}, counts: map[string]int{}}
 	x.git(x.remote, "config", "gc.auto", "0") // branches stay files that the witness reads
 	rng := rand.New(rand.NewPCG(seed, 0))
 	x.jobs = x.chaosJobs(rng, size.jobs)
@@ -255,7 +254,6 @@ func (x *chaos) inflict(f fault) {
 		node := fmt.Sprintf("node-%d", f.n%4)
 		if x.serves() && !x.down["kwok"] && !x.down[node] {
 			x.c.SetNode(x.t, node, false)
-			x.lost[node] = true
 			x.later(f, node, func() { x.c.SetNode(x.t, node, true) })
 		}
 	default:

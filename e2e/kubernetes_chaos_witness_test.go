@@ -27,7 +27,6 @@ type life struct {
 	name, job, run string
 	uid            types.UID
 	attempt        repo.TaskAttempt
-	node           string
 	created, ended time.Time // to the second; ended is zero while it may run
 	first, running uint64    // resource versions: when it was first seen, and last seen running
 	held           bool
@@ -35,6 +34,7 @@ type life struct {
 	tip            string // of the status branch, just after it was released
 	byHand         bool   // somebody deleted it …
 	byForce        bool   // … without waiting for its node
+	taken          bool   // the cluster says that it took the pod away
 }
 
 // witness sees every pod of a namespace, by a watch of its own that is renewed
@@ -115,7 +115,9 @@ func (s *witness) see(pod *corev1.Pod) {
 		l = &life{name: pod.Name, job: pod.Labels[repo.LabelJob], run: run, uid: pod.UID, attempt: attempt, created: pod.CreationTimestamp.Time, first: version}
 		s.lives[pod.UID] = l
 	}
-	l.node = pod.Spec.NodeName
+	for _, c := range pod.Status.Conditions {
+		l.taken = l.taken || c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+	}
 	switch pod.Status.Phase {
 	case corev1.PodRunning:
 		l.running = max(l.running, version)
