@@ -35,6 +35,14 @@ type Options struct {
 	Log           zerolog.Logger
 }
 
+// namespaces are those to look into, each once.
+func (o *Options) namespaces() []string {
+	if len(o.Namespaces) == 0 {
+		return []string{corev1.NamespaceAll}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(o.Namespaces)))
+}
+
 const (
 	// inFlight bounds the writes that the server is asked for at once.
 	inFlight = 32
@@ -73,6 +81,7 @@ type Backend struct {
 type knownRun struct {
 	key      repo.Key
 	owner    types.UID // of its config map
+	checked  time.Time // when that was seen last
 	progress time.Duration
 	gang     *party // of a job whose pods start together
 }
@@ -102,11 +111,7 @@ func New(o Options) (*Backend, error) {
 		writes: make(chan struct{}, inFlight), news: make(chan announcement, 1024),
 		runs: map[string]knownRun{}, output: map[types.UID]time.Time{}, stuck: map[types.UID]string{}, watches: map[*watch]struct{}{},
 	}
-	namespaces := slices.Compact(slices.Sorted(slices.Values(o.Namespaces)))
-	if len(namespaces) == 0 {
-		namespaces = []string{corev1.NamespaceAll}
-	}
-	for _, n := range namespaces {
+	for _, n := range o.namespaces() {
 		informer, err := b.informer(n)
 		if err != nil {
 			cancel()
