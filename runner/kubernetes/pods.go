@@ -57,7 +57,7 @@ func (b *Backend) informer(namespace string) (cache.SharedIndexInformer, error) 
 	if err := informer.SetTransform(slim); err != nil {
 		return nil, err
 	}
-	if err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { b.troubled(err) }); err != nil {
+	if err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { b.troubled(namespace, err) }); err != nil {
 		return nil, err
 	}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -169,6 +169,9 @@ func (b *Backend) view(cached *corev1.Pod, now time.Time) *corev1.Pod {
 	b.mu.Lock()
 	at, written := b.output[pod.UID]
 	why := b.stuck[pod.UID]
+	if !written && b.wantsProgress(pod) {
+		at, written = now, true // nobody has asked yet: a new daemon takes no job for stuck
+	}
 	b.mu.Unlock()
 	if written {
 		pod.Annotations[repo.AnnotationOutput] = at.UTC().Format(time.RFC3339Nano)
