@@ -21,7 +21,8 @@ type Backend interface {
 	Runs(ctx context.Context) ([]repo.Run, error)
 	// Jobs that have pods.
 	Jobs(ctx context.Context) ([]repo.Key, error)
-	// Pods of a job, in any state.
+	// Pods of a job, in any state. Forbidden: they may be there, but this backend
+	// does not look into their namespace.
 	Pods(ctx context.Context, key repo.Key) ([]corev1.Pod, error)
 	// Create starts a pod. A second one of the same name is AlreadyExists; one
 	// that can never run is Invalid, BadRequest, RequestEntityTooLarge or

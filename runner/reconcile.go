@@ -57,7 +57,11 @@ func (l *Loop) pass(ctx context.Context, now time.Time, e *entry) error {
 	pods, err := l.pods(ctx, e)
 	l.mu.Lock()
 	if err != nil {
-		e.settled = false // what was decided before may not hold any more
+		// What was decided before may not hold any more. What we may not look at is
+		// somebody else's to bring to its end.
+		if e.settled = apierrors.IsForbidden(err); e.settled {
+			poke(l.progress)
+		}
 		l.mu.Unlock()
 		return err
 	}
@@ -84,6 +88,9 @@ func (l *Loop) pass(ctx context.Context, now time.Time, e *entry) error {
 // whose outcome is not in the record yet.
 func (l *Loop) pods(ctx context.Context, e *entry) ([]Pod, error) {
 	all, err := l.backend.Pods(ctx, e.key)
+	if apierrors.IsForbidden(err) && !goesOn(&e.record) {
+		return nil, nil // there is none to look for
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -102,6 +109,16 @@ func (l *Loop) pods(ctx context.Context, e *entry) ([]Pod, error) {
 		pods = append(pods, p)
 	}
 	return pods, nil
+}
+
+// goesOn says whether a record knows of a run, or a task, that has not ended.
+func goesOn(rec *repo.Record) bool {
+	if rec.Run == nil {
+		return false
+	}
+	return rec.Run.FinishedAt == nil || slices.ContainsFunc(rec.Roles, func(r repo.RoleRecord) bool {
+		return slices.ContainsFunc(r.Tasks, func(t repo.TaskRecord) bool { return live(&t) != nil })
+	})
 }
 
 // hasEnded says whether a pod's outcome is in the record already, so that

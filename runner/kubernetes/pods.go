@@ -130,6 +130,9 @@ func (b *Backend) Jobs(context.Context) ([]repo.Key, error) {
 
 // Pods of a job as they were last heard of, by name.
 func (b *Backend) Pods(_ context.Context, key repo.Key) ([]corev1.Pod, error) {
+	if err := b.served(key.Namespace); err != nil {
+		return nil, err // none to be seen is not the same as none
+	}
 	var out []corev1.Pod
 	now := time.Now()
 	for _, informer := range b.informers {
