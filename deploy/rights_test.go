@@ -22,8 +22,7 @@ var inJobs = map[string]string{
 	"/configmaps":             "get list create patch delete",
 	"/services":               "get create patch delete",
 	"/persistentvolumeclaims": "get create patch",
-	"/events":                 "create patch",
-	"events.k8s.io/events":    "create patch",
+	"/events":                 "list create",
 }
 
 // ofGangs is what each way to start gangs adds.
