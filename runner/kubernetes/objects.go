@@ -25,16 +25,26 @@ func (b *Backend) service(ctx context.Context, run *repo.Run, attempt int32, own
 		repo.LabelManagedBy: repo.ManagedBy, repo.LabelEnvironment: run.Environment, repo.LabelRun: run.ID,
 		repo.LabelRunAttempt: strconv.Itoa(int(attempt)),
 	}
-	services := b.client.CoreV1().Services(run.Job.Namespace)
-	_, err := services.Create(ctx, &corev1.Service{
+	want := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: run.ID, Namespace: run.Job.Namespace, Labels: runLabels(run), OwnerReferences: []metav1.OwnerReference{ownerReference(run.ID, owner)},
 		},
 		Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true, Selector: selector},
-	}, metav1.CreateOptions{FieldManager: manager})
-	if !apierrors.IsAlreadyExists(err) {
-		return err
 	}
+	for {
+		_, err := b.client.CoreV1().Services(run.Job.Namespace).Create(ctx, want, metav1.CreateOptions{FieldManager: manager})
+		if !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		if err := b.turn(ctx, run, want); !apierrors.IsNotFound(err) {
+			return err
+		} // it went in between
+	}
+}
+
+// turn makes a run's service that is there lead to what is wanted now.
+func (b *Backend) turn(ctx context.Context, run *repo.Run, want *corev1.Service) error {
+	services := b.client.CoreV1().Services(run.Job.Namespace)
 	there, err := services.Get(ctx, run.ID, metav1.GetOptions{})
 	switch {
 	case err != nil:
@@ -45,8 +55,8 @@ func (b *Backend) service(ctx context.Context, run *repo.Run, attempt int32, own
 		return fmt.Errorf("%s is being deleted", run.ID)
 	}
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": there.UID, "ownerReferences": []metav1.OwnerReference{ownerReference(run.ID, owner)}},
-		"spec":     map[string]any{"selector": selector},
+		"metadata": map[string]any{"uid": there.UID, "ownerReferences": want.OwnerReferences},
+		"spec":     map[string]any{"selector": want.Spec.Selector},
 	})
 	if err != nil {
 		return err
