@@ -34,6 +34,11 @@ bench-kubernetes: cluster # from a push to all pods, beside a program that only 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...
 
+DURATION := 30m
+SEED := 1
+soak-kubernetes: cluster # kills everything under the daemon, one seed after another
+	go test ./e2e -count=1 -v -run '^TestClusterSoak$$' -soak $(DURATION) -seed $(SEED) -timeout 0
+
 FUZZTIME := 10m
 fuzz: # every reader of job files, one after another
 	@for p in $$(grep -rl 'func FuzzRead(' render | xargs -n1 dirname | sort -u); do \
@@ -51,4 +56,4 @@ demo: build
 clean:
 	rm -rf bin
 
-.PHONY: all fmt vet lint cross cluster test test-e2e bench bench-kubernetes fuzz build image demo clean
+.PHONY: all fmt vet lint cross cluster test test-e2e bench bench-kubernetes soak-kubernetes fuzz build image demo clean

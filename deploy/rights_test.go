@@ -21,11 +21,11 @@ var inJobs = map[string]string{
 	"/pods/status":            "patch",
 	"/pods/log":               "get",
 	"/configmaps":             "get list create patch delete",
-	"/services":               "create patch",
-	"/persistentvolumeclaims": "create patch",
+	"/services":               "get create patch",
+	"/persistentvolumeclaims": "get create patch",
 	"/events":                 "list create",
 
-	"resource.k8s.io/resourceclaimtemplates": "create patch",
+	"resource.k8s.io/resourceclaimtemplates": "get create patch",
 }
 
 // ofGangs is what each way to start gangs adds.

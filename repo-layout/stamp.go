@@ -51,9 +51,11 @@ func (r *Run) Pod(a TaskAttempt, addr Addresses) (*corev1.Pod, error) {
 		return nil, fmt.Errorf("stamp %s: run %s has no role %q", a.Task, r.ID, a.Role)
 	}
 	s := stamper{run: r, attempt: a, addr: addr}
-	pod := &corev1.Pod{ObjectMeta: *role.Template.ObjectMeta.DeepCopy(), Spec: *role.Template.Spec.DeepCopy()}
+	pod := &corev1.Pod{Spec: *role.Template.Spec.DeepCopy()}
 	pod.APIVersion, pod.Kind = "v1", "Pod"
-	pod.Name, pod.Namespace, pod.GenerateName = PodName(r.ID, a), r.Job.Namespace, ""
+	pod.Name, pod.Namespace = PodName(r.ID, a), r.Job.Namespace
+	// No owner, no finalizer, and nothing that is ours to say comes from a file.
+	pod.Labels, pod.Annotations = WithoutReserved(role.Template.Labels), WithoutReserved(role.Template.Annotations)
 	pod.Finalizers = []string{Finalizer}
 	if pod.Spec.Hostname == "" {
 		pod.Spec.Hostname = a.Task.String()
@@ -73,6 +75,22 @@ func (r *Run) Pod(a TaskAttempt, addr Addresses) (*corev1.Pod, error) {
 		pod.Annotations[AnnotationAddress] = addr(a.Task).String()
 	}
 	return pod, nil
+}
+
+// reserved begins the labels and annotations by which pods and objects are found
+// and judged. LabelGPUClass alone says nothing but what a file asks for.
+const reserved = "trainyard.dev/"
+
+// WithoutReserved are the labels or annotations of a file without those that
+// only Trainyard itself may set.
+func WithoutReserved(from map[string]string) map[string]string {
+	to := make(map[string]string, len(from))
+	for k, v := range from {
+		if k == LabelGPUClass || !strings.HasPrefix(k, reserved) && k != LabelManagedBy {
+			to[k] = v
+		}
+	}
+	return to
 }
 
 // AttemptOf reads back from a pod's labels which task attempt it is.

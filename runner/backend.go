@@ -21,12 +21,14 @@ type Backend interface {
 	Runs(ctx context.Context) ([]repo.Run, error)
 	// Jobs that have pods.
 	Jobs(ctx context.Context) ([]repo.Key, error)
-	// Pods of a job, in any state.
+	// Pods of a job, in any state. Forbidden: they may be there, but this backend
+	// does not look into their namespace.
 	Pods(ctx context.Context, key repo.Key) ([]corev1.Pod, error)
 	// Create starts a pod. A second one of the same name is AlreadyExists; one
 	// that can never run is Invalid, BadRequest, RequestEntityTooLarge or
 	// Forbidden, unless that is about a quota, the namespace or the daemon's
-	// own rights, which may pass. Errors keep the server's own words.
+	// own rights, which may pass; NotFound, when what Prepare made is gone.
+	// Errors keep the server's own words.
 	Create(ctx context.Context, pod *corev1.Pod) error
 	// Delete asks a pod to end, within grace seconds if that is not nil, and
 	// removes it when it has ended and is not held. A grace of 0 gives it up: it

@@ -88,6 +88,13 @@ func (l *Loop) prepare(ctx context.Context, e *entry, run *repo.Run, creations [
 	return addr, nil
 }
 
+// unprepare has what a job's pods need made again before the next ones.
+func (l *Loop) unprepare(e *entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.prepared = map[string]repo.Addresses{}
+}
+
 // rehearse asks whether the backend would take a pod of each role, before
 // there is any. Of a single role the first pod tells as much.
 func (l *Loop) rehearse(ctx context.Context, run *repo.Run, creations []Action, addr repo.Addresses) error {
@@ -174,6 +181,9 @@ func (l *Loop) create(ctx context.Context, now time.Time, e *entry, run *repo.Ru
 		l.refuse(now, e, []Action{a}, refusal(err))
 		return errRefused
 	default:
+		if apierrors.IsNotFound(err) { // somebody deleted what was prepared
+			l.unprepare(e)
+		}
 		l.hold(e, []Action{a}, refusal(err))
 		return err
 	}

@@ -272,3 +272,26 @@ func TestAvoidedNodesReachThePod(t *testing.T) {
 		require.Equal(t, []string{"node-1"}, rec.Roles[0].Tasks[0].AvoidNodes)
 	})
 }
+
+// TestDeletedPreparationIsMadeAgain: somebody deleted what a run's pods need
+// after it was prepared.
+func TestDeletedPreparationIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, led := newMemory(t.Context(), func(repo.TaskAttempt) int32 { return -1 }), newLedger()
+		l := New(m, led, Options{Environment: "default", Log: zerolog.Nop()})
+		require.NoError(t, l.Load(t.Context()))
+		job := trainJob("a", "d1", 2, 0)
+		l.Define(time.Now(), definitions(job))
+		m.answer = func(*corev1.Pod) error {
+			return fmt.Errorf("the run's config map: %w", apierrors.NewNotFound(corev1.Resource("configmaps"), "a"))
+		}
+		l.Reconcile(t.Context(), time.Now(), job.Key)
+		require.Empty(t, m.creates)
+		require.Len(t, m.runs, 1)
+		clear(m.runs)
+		m.answer = nil
+		l.Reconcile(t.Context(), time.Now(), job.Key)
+		require.Len(t, m.creates, 2)
+		require.Len(t, m.runs, 1, "prepared again")
+	})
+}

@@ -44,6 +44,7 @@ func (d *decision) stopRun(result repo.Result, class repo.Class, reason, message
 	run := d.rec.Run
 	run.Ending = &repo.Outcome{Result: result, Class: class, Reason: reason, Message: message}
 	run.Stopping, run.RetryAt = true, nil
+	d.ownDeletions(time.Time{})
 	if result == repo.Stopped {
 		d.rec.ObservedRevision = d.in.Revision
 	}
@@ -186,6 +187,31 @@ func (d *decision) lastAttempt() bool {
 	}
 	retry, _ := shouldRetry(d.def.Job.Retry, run.Ending, run.Retries)
 	return !retry
+}
+
+// ownDeletions puts right how pods have ended that were deleted when the attempt
+// was over, since a time: not by somebody else, but by a daemon that was killed
+// before its record was pushed. What a record said before stays.
+func (d *decision) ownDeletions(since time.Time) {
+	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {
+		a := last(t)
+		if a == nil || a.Outcome == nil || a.Reason != ReasonPodDeleted || a.FinishedAt.Time.Before(since) {
+			return
+		}
+		p := Pod{Run: d.rec.Run.ID, Attempt: d.attemptOf(r, t, a.Attempt)}
+		if hasEnded(&d.in.Record, &p) {
+			return
+		}
+		if role := d.def.Job.Role(r.Name); role != nil && t.RetryAt != nil { // it is not retried after all
+			t.RetryAt = nil
+			t.Retries.Total--
+			if _, accountable := shouldRetry(role.Retry, a.Outcome, t.Retries); accountable {
+				t.Retries.Accountable--
+			}
+		}
+		a.Outcome, t.Phase = &repo.Outcome{Result: repo.Stopped, Reason: ReasonRunEnded, ExitCode: a.ExitCode}, repo.TaskStopped
+		a.Log = ""
+	})
 }
 
 // closeAttempt gives the attempt its outcome: the run is tried again, or finished.

@@ -267,3 +267,57 @@ func TestForceDelete(t *testing.T) {
 	assert.Empty(t, w.live())
 	assert.Equal(t, repo.PhaseStopped, w.record.Phase)
 }
+
+// A daemon that was killed after it had stopped what still ran, and before it
+// could push why, leaves pods that look as if somebody else had deleted them.
+func TestOwnDeletionsAreKnownAgain(t *testing.T) {
+	withServer := func(j *repo.Job) {
+		ps := deepCopy(j.Roles[0])
+		ps.Name, ps.Daemon, ps.Replicas = "ps", true, 1
+		j.Roles = append(j.Roles, ps)
+	}
+	for _, row := range []struct {
+		rule    string
+		code    int32 // of main-1
+		over    func(*world)
+		result  repo.Result
+		reason  string
+		retries int32
+	}{
+		{"the job has succeeded", 0, func(*world) {}, repo.Stopped, ReasonRunEnded, 0},
+		{"the job has failed", 1, func(*world) {}, repo.Stopped, ReasonRunEnded, 0},
+		{"the job was removed", 0, func(w *world) { w.push(nil) }, repo.Stopped, ReasonRunEnded, 0},
+		{"it was somebody else, before", 0, func(w *world) {
+			w.delete(w.latest("ps-0"), false)
+			w.endPod(w.latest("ps-0"), 143)
+			w.sleep(time.Minute)
+		}, repo.Failed, ReasonPodDeleted, 1},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			w := pushed(t, withServer, budgets(repo.ByFault, 0, 0))
+			w.settle()
+			w.start("main-0", "main-1", "ps-0")
+			w.settle()
+			w.publish()
+			w.sleep(time.Minute)
+			row.over(w)
+			if w.job != nil {
+				w.end("main-0", 0)
+				w.end("main-1", row.code)
+			}
+			w.act()
+			for _, p := range w.pods {
+				if !p.Ended() {
+					w.endPod(p, 143)
+				}
+			}
+			w.kill()
+			w.settle()
+			ps := w.task("ps-0")
+			assert.Equal(t, row.result, ps.Attempts[0].Result)
+			assert.Equal(t, row.reason, ps.Attempts[0].Reason)
+			assert.Equal(t, row.retries, ps.Retries.Total)
+			assert.Len(t, w.starts, 3)
+		})
+	}
+}

@@ -44,6 +44,7 @@ func (d *decision) judge() bool {
 		return false
 	}
 	d.rec.Run.Ending = &first.outcome
+	d.ownDeletions(first.at)
 	return true
 }
 

@@ -54,6 +54,7 @@ type Loop struct {
 	revision string
 	notices  []string
 	widths   map[string]int // of the last window of creations, by namespace
+	logless  bool           // it was logged that logs may not be read
 	// generation counts changes of what Publish would push, published is how
 	// far it has come.
 	generation, published int64
@@ -79,6 +80,7 @@ type entry struct {
 	troubles  map[string]string
 	tails     map[string]string // by pod, until pushed
 	failures  int               // passes in a row that met an error
+	failure   string            // the error, as it was logged last
 	settled   bool
 	damaged   string // why its record cannot be read: nothing of it is touched
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"net/http"
 	"reflect"
 	"slices"
 	"time"
@@ -32,12 +33,13 @@ func (l *Loop) Reconcile(ctx context.Context, now time.Time, key repo.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil {
-		e.failures = 0
+		e.failures, e.failure = 0, ""
 		return
 	}
 	e.failures++
-	if ctx.Err() == nil {
-		l.opts.Log.Warn().Err(err).Stringer("job", key).Msg("job waits, and is tried again")
+	if text := err.Error(); ctx.Err() == nil && (text != e.failure || e.failures&(e.failures-1) == 0) { // the same less and less often
+		e.failure = text
+		l.opts.Log.Warn().Err(err).Stringer("job", key).Int("passes", e.failures).Msg("job waits, and is tried again")
 	}
 	l.queue.add(key, now.Add(passBackoff(e.failures)))
 }
@@ -55,7 +57,11 @@ func (l *Loop) pass(ctx context.Context, now time.Time, e *entry) error {
 	pods, err := l.pods(ctx, e)
 	l.mu.Lock()
 	if err != nil {
-		e.settled = false // what was decided before may not hold any more
+		// What was decided before may not hold any more. What we may not look at is
+		// somebody else's to bring to its end.
+		if e.settled = apierrors.IsForbidden(err); e.settled {
+			poke(l.progress)
+		}
 		l.mu.Unlock()
 		return err
 	}
@@ -82,21 +88,37 @@ func (l *Loop) pass(ctx context.Context, now time.Time, e *entry) error {
 // whose outcome is not in the record yet.
 func (l *Loop) pods(ctx context.Context, e *entry) ([]Pod, error) {
 	all, err := l.backend.Pods(ctx, e.key)
+	if apierrors.IsForbidden(err) && !goesOn(&e.record) {
+		return nil, nil // there is none to look for
+	}
 	if err != nil {
 		return nil, err
 	}
 	pods := make([]Pod, 0, len(all))
+	mute := map[string]bool{} // nodes that do not answer, of which many pods may have failed
 	for i := range all {
 		p, ok := podFacts(&all[i])
 		if !ok {
 			continue
 		}
-		if p.State == PodFailed && p.Held && !hasEnded(&e.record, &p) {
-			p.Tail = l.tail(ctx, e, all[i].Namespace, p.Name)
+		if p.State == PodFailed && p.Held && !hasEnded(&e.record, &p) && !mute[p.Node] {
+			if p.Tail, err = l.tail(ctx, e, all[i].Namespace, p.Name); isMute(err) {
+				mute[p.Node] = true
+			}
 		}
 		pods = append(pods, p)
 	}
 	return pods, nil
+}
+
+// goesOn says whether a record knows of a run, or a task, that has not ended.
+func goesOn(rec *repo.Record) bool {
+	if rec.Run == nil {
+		return false
+	}
+	return rec.Run.FinishedAt == nil || slices.ContainsFunc(rec.Roles, func(r repo.RoleRecord) bool {
+		return slices.ContainsFunc(r.Tasks, func(t repo.TaskRecord) bool { return live(&t) != nil })
+	})
 }
 
 // hasEnded says whether a pod's outcome is in the record already, so that
@@ -123,12 +145,12 @@ const tailBytes = 64 << 10
 
 // tail reads the end of a pod's log once, and keeps it until it is pushed. A
 // log that cannot be read is no reason to keep the outcome back.
-func (l *Loop) tail(ctx context.Context, e *entry, namespace, name string) string {
+func (l *Loop) tail(ctx context.Context, e *entry, namespace, name string) (string, error) {
 	l.mu.Lock()
 	text, ok := e.tails[name]
 	l.mu.Unlock()
 	if ok {
-		return text
+		return text, nil
 	}
 	r, err := l.backend.Log(ctx, namespace, name, "", tailBytes, false)
 	if err == nil {
@@ -137,14 +159,22 @@ func (l *Loop) tail(ctx context.Context, e *entry, namespace, name string) strin
 		text = string(b)
 		err = errors.Join(err, r.Close())
 	}
-	if err != nil {
-		l.opts.Log.Warn().Err(err).Str("pod", name).Msg("the end of the log cannot be read")
-		return ""
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.tails[name] = text
-	return text
+	if err == nil {
+		e.tails[name] = text
+		return text, nil
+	}
+	if denied := apierrors.IsForbidden(err); !denied || !l.logless {
+		l.logless = l.logless || denied // which it is for all pods: said once
+		l.opts.Log.Warn().Err(err).Str("pod", name).Msg("the end of the log cannot be read")
+	}
+	return "", err
+}
+
+// isMute says whether an error means that the node of a pod does not answer.
+func isMute(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || statusCode(err) >= http.StatusInternalServerError
 }
 
 // keep takes over what Decide made of the record, and logs runs that began or

@@ -15,8 +15,13 @@ import (
 // errDone ends Run when it was to go on only until everything has come to rest.
 var errDone = errors.New("everything has come to rest")
 
-// settling is how long several changes are waited for before a push carries them.
-const settling = 100 * time.Millisecond
+// settling is how long several changes are waited for before a push carries
+// them, and settlingMost how long while jobs are being looked at: what a push of
+// many jobs starts comes first.
+const (
+	settling     = 100 * time.Millisecond
+	settlingMost = time.Second
+)
 
 // Run loads what is known and then keeps going until ctx ends, or with once
 // until every job has come to rest and its record is pushed. hasten asks for a
@@ -145,7 +150,7 @@ func (l *Loop) publishLoop(ctx context.Context, once bool) error {
 			return ctx.Err()
 		case <-l.dirty:
 		}
-		if !sleep(ctx, settling, nil) {
+		if !l.settle(ctx) {
 			return ctx.Err()
 		}
 		start := time.Now()
@@ -169,6 +174,19 @@ func (l *Loop) publishLoop(ctx context.Context, once bool) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// settle waits before a push, and says whether ctx is still good.
+func (l *Loop) settle(ctx context.Context) bool {
+	for range settlingMost / settling {
+		if !sleep(ctx, settling, nil) {
+			return false
+		}
+		if !l.queue.busy(time.Now()) {
+			break
+		}
+	}
+	return true
 }
 
 func (l *Loop) watchLoop(ctx context.Context) error {

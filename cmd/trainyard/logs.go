@@ -9,9 +9,9 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"sync"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
@@ -134,16 +134,18 @@ func podLogs(ctx context.Context, w io.Writer, backend pods, o logsOptions) (fou
 		return false, nil
 	}
 	out := &lines{w: w}
-	group, ctx := errgroup.WithContext(ctx)
-	for _, pod := range chosen {
-		one := func() error { return copyLog(ctx, out, backend, pod, len(chosen) > 1, o) }
+	var group sync.WaitGroup
+	errs := make([]error, len(chosen)) // one log that cannot be read ends no other
+	for i, pod := range chosen {
+		one := func() { errs[i] = copyLog(ctx, out, backend, pod, len(chosen) > 1, o) }
 		if o.Follow {
 			group.Go(one)
-		} else if err := one(); err != nil {
-			return true, err
+		} else {
+			one()
 		}
 	}
-	return true, group.Wait()
+	group.Wait()
+	return true, errors.Join(errs...)
 }
 
 // findJobOf completes a key that may lack its namespace.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -173,6 +174,7 @@ func TestRepoOfTheCheckout(t *testing.T) {
 type localPods struct {
 	all  []corev1.Pod
 	text string
+	mute string // a pod whose log cannot be read
 }
 
 func (p *localPods) Jobs(context.Context) ([]repo.Key, error) {
@@ -182,6 +184,9 @@ func (p *localPods) Jobs(context.Context) ([]repo.Key, error) {
 func (p *localPods) Pods(_ context.Context, key repo.Key) ([]corev1.Pod, error) { return p.all, nil }
 
 func (p *localPods) Log(_ context.Context, _, name, container string, tail int64, follow bool) (io.ReadCloser, error) {
+	if name == p.mute {
+		return nil, errors.New("its node does not answer")
+	}
 	return io.NopCloser(strings.NewReader(fmt.Sprintf("%s %q %d %v\n%s", name, container, tail, follow, p.text))), nil
 }
 
@@ -217,6 +222,16 @@ worker-1 | last line without end
 	want, err := stateDir(sys, absoluteRepo("x", sys), "default")
 	require.NoError(t, err)
 	assert.Equal(t, want, dir, "where run keeps it")
+
+	local.mute = "new-ps-0-0-0"
+	for _, args := range [][]string{{}, {"-f"}} {
+		code, out, errs := b.run(append([]string{"logs", "a", "--repo", "x"}, args...)...)
+		assert.Equal(t, exitProblems, code)
+		assert.Contains(t, errs, "log of new-ps-0-0-0: its node does not answer")
+		assert.Contains(t, out, "worker-0 | last line")
+		assert.Contains(t, out, "worker-1 | last line")
+	}
+	local.mute = ""
 
 	_, out, _ = b.run("logs", "nlp/a", "worker-0", "--repo", "x", "--attempt", "1", "-c", "train", "-f")
 	assert.Equal(t, "new-worker-0-0-1 \"train\" -1 true\nlast line without end", out, "one log is printed as it is")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -37,7 +38,7 @@ func (b *Backend) announceAll(ctx context.Context) {
 			one, cancel := context.WithTimeout(ctx, patience)
 			_, err := b.client.CoreV1().Events(a.namespace).Create(one, a.event(), metav1.CreateOptions{FieldManager: manager})
 			cancel()
-			if err != nil {
+			if err != nil && !apierrors.IsAlreadyExists(err) && !b.degrades("events of pods cannot be written", err) {
 				b.options.Log.Debug().Err(err).Str("pod", a.pod).Msg("an event cannot be written")
 			}
 		}

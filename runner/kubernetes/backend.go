@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -33,6 +35,14 @@ type Options struct {
 	Gang          Gang
 	GangScheduler string
 	Log           zerolog.Logger
+}
+
+// namespaces are those to look into, each once.
+func (o *Options) namespaces() []string {
+	if len(o.Namespaces) == 0 {
+		return []string{corev1.NamespaceAll}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(o.Namespaces)))
 }
 
 const (
@@ -59,20 +69,21 @@ type Backend struct {
 	cancel    context.CancelFunc
 	done      sync.WaitGroup
 
-	mu sync.Mutex // everything below
-	// trouble is why the pods could not be watched at troubleAt, nil since they could.
-	trouble   error
-	troubleAt time.Time
-	runs      map[string]knownRun
-	output    map[types.UID]time.Time // last output of pods whose run asks for progress
-	stuck     map[types.UID]string    // what events say of pods that do not start
-	watches   map[*watch]struct{}
+	denied sync.Map // what was logged as forbidden, once
+
+	mu      sync.Mutex         // everything below
+	trouble map[string]trouble // by namespace that cannot be watched
+	runs    map[string]knownRun
+	output  map[types.UID]time.Time // last output of pods whose run asks for progress
+	stuck   map[types.UID]string    // what events say of pods that do not start
+	watches map[*watch]struct{}
 }
 
 // knownRun is what is remembered of a run that was prepared.
 type knownRun struct {
 	key      repo.Key
 	owner    types.UID // of its config map
+	checked  time.Time // when that was seen last
 	progress time.Duration
 	gang     *party // of a job whose pods start together
 }
@@ -100,13 +111,9 @@ func New(o Options) (*Backend, error) {
 	b := &Backend{
 		options: o, client: client, dynamic: anything, cancel: cancel,
 		writes: make(chan struct{}, inFlight), news: make(chan announcement, 1024),
-		runs: map[string]knownRun{}, output: map[types.UID]time.Time{}, stuck: map[types.UID]string{}, watches: map[*watch]struct{}{},
+		trouble: map[string]trouble{}, runs: map[string]knownRun{}, output: map[types.UID]time.Time{}, stuck: map[types.UID]string{}, watches: map[*watch]struct{}{},
 	}
-	namespaces := slices.Compact(slices.Sorted(slices.Values(o.Namespaces)))
-	if len(namespaces) == 0 {
-		namespaces = []string{corev1.NamespaceAll}
-	}
-	for _, n := range namespaces {
+	for _, n := range o.namespaces() {
 		informer, err := b.informer(n)
 		if err != nil {
 			cancel()
@@ -133,10 +140,24 @@ func (b *Backend) Close() error {
 func (b *Backend) Healthy() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if time.Since(b.troubleAt) > stale {
-		return nil
+	for _, n := range slices.Sorted(maps.Keys(b.trouble)) {
+		if t := b.trouble[n]; time.Since(t.at) <= stale {
+			return t.err
+		}
 	}
-	return b.trouble
+	return nil
+}
+
+// degrades logs, once for each kind of thing, that the server does not let us
+// do what jobs can do without, and says whether that is what err means.
+func (b *Backend) degrades(what string, err error) bool {
+	if !apierrors.IsForbidden(err) {
+		return false
+	}
+	if _, told := b.denied.LoadOrStore(what, struct{}{}); !told {
+		b.options.Log.Warn().Err(err).Msg(what + "; jobs run on without")
+	}
+	return true
 }
 
 // write waits for a place among the writes, and for the answer no longer than

@@ -61,7 +61,7 @@ func (b *Backend) giveUp(ctx context.Context, namespace, name, uid string) error
 		return err
 	}
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pod.UID},
+		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion}, // what ends meanwhile has ended by itself
 		"status": map[string]any{
 			"phase": corev1.PodFailed, "reason": ReasonForceDeleted,
 			"message": fmt.Sprintf("node %s did not confirm the end of the pod in time", pod.Spec.NodeName),

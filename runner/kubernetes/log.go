@@ -38,6 +38,11 @@ func (b *Backend) Log(ctx context.Context, namespace, name, container string, ta
 		lines := max(minLines, tail/shortLine)
 		options.TailLines = &lines
 	}
+	if tail > 0 && !follow {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience) // its node may be gone
+		defer cancel()
+	}
 	stream, err := b.client.CoreV1().Pods(namespace).GetLogs(name, options).Stream(ctx)
 	if apierrors.IsBadRequest(err) && ended(pod) {
 		return io.NopCloser(bytes.NewReader(nil)), nil // it has never started

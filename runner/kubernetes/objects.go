@@ -25,19 +25,38 @@ func (b *Backend) service(ctx context.Context, run *repo.Run, attempt int32, own
 		repo.LabelManagedBy: repo.ManagedBy, repo.LabelEnvironment: run.Environment, repo.LabelRun: run.ID,
 		repo.LabelRunAttempt: strconv.Itoa(int(attempt)),
 	}
-	services := b.client.CoreV1().Services(run.Job.Namespace)
-	_, err := services.Create(ctx, &corev1.Service{
+	want := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: run.ID, Namespace: run.Job.Namespace, Labels: runLabels(run), OwnerReferences: []metav1.OwnerReference{ownerReference(run.ID, owner)},
 		},
 		Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true, Selector: selector},
-	}, metav1.CreateOptions{FieldManager: manager})
-	if !apierrors.IsAlreadyExists(err) {
+	}
+	for {
+		_, err := b.client.CoreV1().Services(run.Job.Namespace).Create(ctx, want, metav1.CreateOptions{FieldManager: manager})
+		if !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		if err := b.turn(ctx, run, want); !apierrors.IsNotFound(err) {
+			return err
+		} // it went in between
+	}
+}
+
+// turn makes a run's service that is there lead to what is wanted now.
+func (b *Backend) turn(ctx context.Context, run *repo.Run, want *corev1.Service) error {
+	services := b.client.CoreV1().Services(run.Job.Namespace)
+	there, err := services.Get(ctx, run.ID, metav1.GetOptions{})
+	switch {
+	case err != nil:
 		return err
+	case !isRuns(there.Labels, run):
+		return fmt.Errorf("%s is somebody else's", run.ID)
+	case there.DeletionTimestamp != nil:
+		return fmt.Errorf("%s is being deleted", run.ID)
 	}
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"ownerReferences": []metav1.OwnerReference{ownerReference(run.ID, owner)}},
-		"spec":     map[string]any{"selector": selector},
+		"metadata": map[string]any{"uid": there.UID, "ownerReferences": want.OwnerReferences},
+		"spec":     map[string]any{"selector": want.Spec.Selector},
 	})
 	if err != nil {
 		return err
@@ -63,7 +82,9 @@ func resourceOf(kind schema.GroupVersionKind) string {
 }
 
 // apply brings an object of the job's unit to the server, by server-side apply
-// under a name of the run: several runs can own one object, which goes with the last.
+// under a name of the run: several runs can own one object, which goes with the
+// last. What is there already is changed only if a unit of this environment
+// brought it: a repository may not take over what others, or a run, depend on.
 func (b *Backend) apply(ctx context.Context, run *repo.Run, owner types.UID, o repo.Object) error {
 	gvk := schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)
 	resource := resourceOf(gvk)
@@ -74,21 +95,46 @@ func (b *Backend) apply(ctx context.Context, run *repo.Run, owner types.UID, o r
 	if err := object.UnmarshalJSON(o.Raw); err != nil {
 		return err
 	}
-	object.SetNamespace(run.Job.Namespace)
-	labels := object.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
+	labels, annotations := repo.WithoutReserved(object.GetLabels()), repo.WithoutReserved(object.GetAnnotations())
 	labels[repo.LabelManagedBy], labels[repo.LabelEnvironment] = repo.ManagedBy, run.Environment
+	object.Object["metadata"] = map[string]any{"name": o.Name, "namespace": run.Job.Namespace} // no finalizers, no other owners
 	object.SetLabels(labels)
+	if len(annotations) > 0 {
+		object.SetAnnotations(annotations)
+	}
 	if gvk.Kind != "PersistentVolumeClaim" { // data outlives every run
 		reference := ownerReference(run.ID, owner)
 		reference.Controller = nil
 		object.SetOwnerReferences([]metav1.OwnerReference{reference})
 	}
-	options := metav1.ApplyOptions{FieldManager: fieldManager(run), Force: true}
-	_, err := b.dynamic.Resource(gvk.GroupVersion().WithResource(resource)).Namespace(run.Job.Namespace).Apply(ctx, o.Name, &object, options)
+	objects := b.dynamic.Resource(gvk.GroupVersion().WithResource(resource)).Namespace(run.Job.Namespace)
+	there, err := objects.Get(ctx, o.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return err
+	default:
+		if why := foreign(there.GetLabels(), run.Environment); why != "" {
+			return apierrors.NewBadRequest(fmt.Sprintf("%s %s is in namespace %s already, and %s: give the unit's object another name, leave it out of the unit, or hand it over with the labels %s=%s and %s=%s",
+				o.Kind, o.Name, run.Job.Namespace, why, repo.LabelManagedBy, repo.ManagedBy, repo.LabelEnvironment, run.Environment))
+		}
+		object.SetUID(there.GetUID()) // another one of the name that comes meanwhile is a conflict
+	}
+	_, err = objects.Apply(ctx, o.Name, &object, metav1.ApplyOptions{FieldManager: fieldManager(run), Force: true})
 	return err
+}
+
+// foreign says why an object is none that a unit of an environment brought, "" if it is.
+func foreign(labels map[string]string, environment string) string {
+	switch {
+	case labels[repo.LabelManagedBy] != repo.ManagedBy:
+		return "is not Trainyard's"
+	case labels[repo.LabelEnvironment] != environment:
+		return fmt.Sprintf("belongs to environment %q", labels[repo.LabelEnvironment])
+	case labels[repo.LabelRun] != "":
+		return "belongs to run " + labels[repo.LabelRun]
+	}
+	return ""
 }
 
 // fieldManager names a run in at most 128 characters.

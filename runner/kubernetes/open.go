@@ -38,12 +38,8 @@ func Open(o Options) (*Reader, error) {
 
 // Jobs are those that have pods.
 func (r *Reader) Jobs(ctx context.Context) ([]repo.Key, error) {
-	namespaces := r.backend.options.Namespaces
-	if len(namespaces) == 0 {
-		namespaces = []string{corev1.NamespaceAll}
-	}
 	found := map[repo.Key]struct{}{}
-	for _, n := range namespaces {
+	for _, n := range r.backend.options.namespaces() {
 		pods, err := r.list(ctx, n, r.backend.ours())
 		if err != nil {
 			return nil, err

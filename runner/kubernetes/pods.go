@@ -57,7 +57,7 @@ func (b *Backend) informer(namespace string) (cache.SharedIndexInformer, error) 
 	if err := informer.SetTransform(slim); err != nil {
 		return nil, err
 	}
-	if err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { b.troubled(err) }); err != nil {
+	if err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { b.troubled(namespace, err) }); err != nil {
 		return nil, err
 	}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -130,6 +130,9 @@ func (b *Backend) Jobs(context.Context) ([]repo.Key, error) {
 
 // Pods of a job as they were last heard of, by name.
 func (b *Backend) Pods(_ context.Context, key repo.Key) ([]corev1.Pod, error) {
+	if err := b.served(key.Namespace); err != nil {
+		return nil, err // none to be seen is not the same as none
+	}
 	var out []corev1.Pod
 	now := time.Now()
 	for _, informer := range b.informers {
@@ -169,6 +172,9 @@ func (b *Backend) view(cached *corev1.Pod, now time.Time) *corev1.Pod {
 	b.mu.Lock()
 	at, written := b.output[pod.UID]
 	why := b.stuck[pod.UID]
+	if !written && b.wantsProgress(pod) {
+		at, written = now, true // nobody has asked yet: a new daemon takes no job for stuck
+	}
 	b.mu.Unlock()
 	if written {
 		pod.Annotations[repo.AnnotationOutput] = at.UTC().Format(time.RFC3339Nano)

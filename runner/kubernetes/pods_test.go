@@ -1,6 +1,8 @@
 package kubernetes
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -9,11 +11,14 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
@@ -199,4 +204,74 @@ func TestEventsOfTheSameHaveOneName(t *testing.T) {
 	assert.LessOrEqual(t, len(a.event().Name), 253)
 	b.message = "exit code 4"
 	assert.NotEqual(t, a.event().Name, b.event().Name)
+}
+
+// TestProgressThatNobodyKnows: a daemon that has just started, or cannot ask,
+// takes no job for stuck.
+func TestProgressThatNobodyKnows(t *testing.T) {
+	now := time.Unix(1_750_000_000, 0)
+	pod := fullPod("p")
+	b := &Backend{runs: map[string]knownRun{"bert-abc": {progress: time.Minute}}, output: map[types.UID]time.Time{}}
+	assert.Equal(t, now.UTC().Format(time.RFC3339Nano), b.view(pod, now).Annotations[repo.AnnotationOutput])
+	b.output[pod.UID] = now.Add(-time.Hour)
+	assert.Equal(t, now.Add(-time.Hour).UTC().Format(time.RFC3339Nano), b.view(pod, now).Annotations[repo.AnnotationOutput])
+	b.runs = nil
+	delete(b.output, pod.UID)
+	assert.NotContains(t, b.view(pod, now).Annotations, repo.AnnotationOutput, "nobody asks for it")
+}
+
+// TestQuestionsTakeTurns: every pod is asked about in its turn, the one that
+// wrote last always, and pods that are gone are forgotten.
+func TestQuestionsTakeTurns(t *testing.T) {
+	now := time.Unix(1_750_000_000, 0)
+	informer := cache.NewSharedIndexInformer(nil, &corev1.Pod{}, 0, nil)
+	b := &Backend{
+		informers: []cache.SharedIndexInformer{informer}, runs: map[string]knownRun{"bert-abc": {progress: time.Minute}},
+		output: map[types.UID]time.Time{"p-7": now, "gone": now}, stuck: map[types.UID]string{"gone": "FailedMount"},
+	}
+	for i := range 3*most - 2 { // one turn more than that for the one that writes
+		require.NoError(t, informer.GetStore().Add(fullPod(fmt.Sprintf("p-%d", i))))
+	}
+	asked := map[types.UID]time.Time{"gone": now}
+	for turn := range 3 {
+		at := now.Add(time.Duration(turn) * inquiry)
+		all := b.questions(at, asked)
+		require.LessOrEqual(t, len(all), most)
+		require.Equal(t, "p-7", all[0].pod.Name)
+		for _, q := range all {
+			asked[q.pod.UID] = at
+		}
+	}
+	assert.Len(t, asked, 3*most-2)
+	assert.Len(t, b.output, 1)
+	assert.Empty(t, b.stuck)
+}
+
+func TestForbiddenExtrasAreToldOnce(t *testing.T) {
+	var out bytes.Buffer
+	b := &Backend{options: Options{Log: zerolog.New(&out)}}
+	no := apierrors.NewForbidden(podResource, "p", errors.New("no"))
+	for range 3 {
+		assert.True(t, b.degrades("logs cannot be read", fmt.Errorf("log: %w", no)))
+		assert.True(t, b.degrades("events cannot be written", no))
+		assert.False(t, b.degrades("logs cannot be read", errors.New("later")))
+	}
+	assert.Equal(t, 2, strings.Count(out.String(), "\n"), out.String())
+}
+
+// TestTroubleOfOneNamespace: the others are well, and do not hide it, and it is
+// not told again with each of their pods.
+func TestTroubleOfOneNamespace(t *testing.T) {
+	var out bytes.Buffer
+	b := &Backend{options: Options{Namespaces: []string{"nlp", "vision"}, Log: zerolog.New(&out)}, trouble: map[string]trouble{}}
+	for range 3 {
+		b.troubled("vision", errors.New("forbidden"))
+		b.seen(fullPod("p"))
+		require.ErrorContains(t, b.Healthy(), "forbidden")
+	}
+	assert.Equal(t, 1, strings.Count(out.String(), "\n"), out.String())
+	there := fullPod("p")
+	there.Namespace = "vision"
+	b.seen(there)
+	require.NoError(t, b.Healthy())
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -61,7 +62,7 @@ func (b *Backend) Prepare(ctx context.Context, run *repo.Run, attempt int32) (re
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.runs[run.ID] = knownRun{key: run.Job.Key, owner: owner, progress: run.Job.ProgressDeadline, gang: gang}
+	b.runs[run.ID] = knownRun{key: run.Job.Key, owner: owner, checked: time.Now(), progress: run.Job.ProgressDeadline, gang: gang}
 	return addr, nil
 }
 
@@ -100,8 +101,11 @@ func (b *Backend) keep(ctx context.Context, run *repo.Run) (types.UID, error) {
 	if err != nil {
 		return "", err
 	}
-	if there.Labels[repo.LabelRun] != run.ID || there.Labels[repo.LabelManagedBy] != repo.ManagedBy {
+	switch {
+	case !isRuns(there.Labels, run):
 		return "", fmt.Errorf("config map %s is somebody else's", run.ID)
+	case there.DeletionTimestamp != nil:
+		return "", fmt.Errorf("config map %s is being deleted: what is made now would go with it", run.ID)
 	}
 	if bytes.Equal(there.BinaryData[runKey], packed) {
 		return there.UID, nil
@@ -143,6 +147,16 @@ func unpack(packed []byte) (*repo.Run, error) {
 	return &run, nil
 }
 
+// isRuns says whether labels are those of a run's own objects.
+func isRuns(labels map[string]string, run *repo.Run) bool {
+	for k, v := range runLabels(run) {
+		if labels[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
 func runLabels(run *repo.Run) map[string]string {
 	return map[string]string{
 		repo.LabelManagedBy: repo.ManagedBy, repo.LabelEnvironment: run.Environment, repo.LabelJob: run.Job.Name, repo.LabelRun: run.ID,
@@ -155,12 +169,8 @@ func (b *Backend) Runs(ctx context.Context) ([]repo.Run, error) {
 	if err := b.synced(ctx); err != nil {
 		return nil, err
 	}
-	namespaces := b.options.Namespaces
-	if len(namespaces) == 0 {
-		namespaces = []string{corev1.NamespaceAll}
-	}
 	var out []repo.Run
-	for _, n := range namespaces {
+	for _, n := range b.options.namespaces() {
 		found, err := b.runsIn(ctx, n)
 		if err != nil {
 			return nil, fmt.Errorf("list runs: %w", err)
@@ -197,7 +207,7 @@ func (b *Backend) runsIn(ctx context.Context, namespace string) (out []repo.Run,
 				continue
 			}
 			b.mu.Lock()
-			b.runs[run.ID] = knownRun{key: run.Job.Key, owner: m.UID, progress: run.Job.ProgressDeadline}
+			b.runs[run.ID] = knownRun{key: run.Job.Key, owner: m.UID, checked: time.Now(), progress: run.Job.ProgressDeadline}
 			b.mu.Unlock()
 			out = append(out, *run)
 		}

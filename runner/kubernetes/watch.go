@@ -53,7 +53,7 @@ func (b *Backend) seen(o any) {
 	if pod, ok := o.(*corev1.Pod); ok {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.trouble = nil
+		delete(b.trouble, b.watched(pod.Namespace))
 		b.tell(keyOf(pod))
 	}
 }
@@ -91,13 +91,28 @@ func (b *Backend) tell(key repo.Key) {
 // are tried again more often than that.
 const stale = 2 * time.Minute
 
-// troubled notes that the pods cannot be watched, and logs it once.
-func (b *Backend) troubled(err error) {
+// trouble is why pods could not be watched, and when that was so last.
+type trouble struct {
+	err error
+	at  time.Time
+}
+
+// watched is the namespace whose watch tells of a namespace's pods.
+func (b *Backend) watched(namespace string) string {
+	if len(b.options.Namespaces) == 0 {
+		return corev1.NamespaceAll
+	}
+	return namespace
+}
+
+// troubled notes that the pods of a namespace cannot be watched, and logs it
+// once: its watch is tried again every few seconds.
+func (b *Backend) troubled(namespace string, err error) {
 	b.mu.Lock()
-	first := b.trouble == nil || time.Since(b.troubleAt) > stale
-	b.trouble, b.troubleAt = err, time.Now()
+	last, known := b.trouble[namespace]
+	b.trouble[namespace] = trouble{err: err, at: time.Now()}
 	b.mu.Unlock()
-	if first {
+	if !known || time.Since(last.at) > stale {
 		b.options.Log.Warn().Err(err).Msg("the cluster's pods cannot be watched; they run on")
 	}
 }
@@ -127,6 +142,6 @@ func (b *Backend) synced(ctx context.Context) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.trouble = nil
+	clear(b.trouble)
 	return nil
 }

@@ -1,0 +1,83 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+// logless is a backend that has no log of any pod.
+type logless struct {
+	*memory
+	err   error
+	asked int
+}
+
+func (b *logless) Log(context.Context, string, string, string, int64, bool) (io.ReadCloser, error) {
+	b.asked++
+	return nil, b.err
+}
+
+// TestLogsThatCannotBeRead: an outcome waits neither for a node that does not
+// answer, pod after pod, nor for a right that the daemon does not have.
+func TestLogsThatCannotBeRead(t *testing.T) {
+	for _, row := range []struct {
+		what         string
+		err          error
+		asked, lines int
+	}{
+		{"no answer", context.DeadlineExceeded, 1, 1},
+		{"no connection", apierrors.NewInternalError(errors.New("dial tcp 10.0.0.7:10250: i/o timeout")), 1, 1},
+		{"forbidden", apierrors.NewForbidden(pods, "p", errors.New("no")), 6, 1},
+		{"of this pod", apierrors.NewNotFound(pods, "p"), 6, 6},
+	} {
+		t.Run(row.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out bytes.Buffer
+				b := &logless{memory: newMemory(t.Context(), func(repo.TaskAttempt) int32 { return 1 }), err: row.err}
+				l := New(b, newLedger(), Options{Environment: "default", Log: zerolog.New(&out).Level(zerolog.WarnLevel)})
+				require.NoError(t, l.Load(t.Context()))
+				job := trainJob("a", "d1", 6, 0)
+				l.Define(time.Now(), definitions(job))
+				l.Reconcile(t.Context(), time.Now(), job.Key)
+				time.Sleep(2 * time.Second)
+				b.memory.ending.Wait()
+				l.Reconcile(t.Context(), time.Now(), job.Key)
+				require.Equal(t, row.asked, b.asked)
+				require.Equal(t, row.lines, strings.Count(out.String(), "\n"), out.String())
+				require.NotNil(t, l.Records()[0].Roles[0].Tasks[0].Attempts[0].Outcome)
+			})
+		})
+	}
+}
+
+// TestWaitingJobIsNotLoggedWithoutEnd: what does not change is told less and less often.
+func TestWaitingJobIsNotLoggedWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		m := newMemory(t.Context(), func(repo.TaskAttempt) int32 { return -1 })
+		m.room(0)
+		l := New(m, newLedger(), Options{Environment: "default", Log: zerolog.New(&out).Level(zerolog.WarnLevel)})
+		require.NoError(t, l.Load(t.Context()))
+		job := trainJob("a", "d1", 1, 0)
+		l.Define(time.Now(), definitions(job))
+		for range 100 {
+			l.Reconcile(t.Context(), time.Now(), job.Key)
+		}
+		require.Equal(t, 7, strings.Count(out.String(), "\n"), out.String()) // after 1, 2, 4 … 64 passes
+		m.answer = nil
+		l.Reconcile(t.Context(), time.Now(), job.Key)
+		require.Len(t, m.creates, 1)
+	})
+}
