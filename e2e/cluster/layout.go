@@ -68,6 +68,9 @@ func (c *Cluster) lay(program string) error {
 		c.part(program, "kube-scheduler", "https://"+at(ports[4])+"/readyz", c.scheduler(ports[4])),
 		c.part(program, "kwok", "http://"+at(ports[5])+"/healthz", c.kwok(ports[5], ports[6])),
 	}
+	if c.options.Bare {
+		c.parts = c.parts[:3]
+	}
 	return nil
 }
 
