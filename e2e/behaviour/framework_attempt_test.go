@@ -74,7 +74,8 @@ func TestFrameworkCompletion(t *testing.T) {
 		{"A.18: any worker decides", framework("false/0", "worker 3 false/0 3/1"), "worker-0 exits 1; worker-1 exits 1; worker-2 exits 0", "Succeeded Completed"},
 		{"A.18: or all of them fail", framework("false/0", "worker 3 false/0 3/1"), "worker-0 exits 1; worker-1 exits 1; worker-2 exits 1", "Failed ContainerUnrecognizedFailed"},
 		{"A.20: a server that serves for ever keeps the attempt", framework("false/0", "ps 1 false/0 1/-1", "worker 1 false/0 1/-1"), "worker-0 exits 0", "Running; worker-0 Succeeded"},
-		{"A.10: the container that finished last speaks, init and app", framework("false/0", "worker 1 true/0 1/-1"), "worker-0/other exits 139", "Failed ContainerSigSegvReceived"},
+		{"A.10: the container that finished last speaks, app", other("containers: [%s, "), "worker-0/other exits 139", "Failed ContainerSigSegvReceived"},
+		{"A.10: the container that finished last speaks, init", other("initContainers: [%s], containers: ["), "worker-0/other exits 139", "Failed ContainerSigSegvReceived"},
 	})
 }
 

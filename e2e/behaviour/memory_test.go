@@ -141,8 +141,10 @@ func (m *memory) end(w *world, task string, f fate) bool {
 		m.taken(w, p, killed, "Evicted")
 		p.Failure.Message = "The node was low on resource: memory."
 	case preempted:
+		p.DeletedAt = w.now
 		m.taken(w, p, killed, "DisruptionTarget", "PreemptionByScheduler")
 	case losesNode:
+		p.DeletedAt = w.now
 		m.taken(w, p, runner.End{ExitCode: 137, Reason: "ContainerStatusUnknown"}, "NodeLost")
 	case fails:
 		m.stop(w, p)

@@ -89,16 +89,18 @@ func refusePods(t *testing.T, c *cluster.Cluster) {
 }
 
 // nodes does what the scheduler and the kubelets have to do: pods get a node
-// and start, pods that were asked to end do.
-func (s *server) nodes(w *world) {
-	for _, p := range s.pods() {
+// and start, pods that were asked to end do. It says whether there was anything to do.
+func (s *server) nodes(w *world, pods []corev1.Pod) (busy bool) {
+	for _, p := range pods {
 		switch {
 		case p.DeletionTimestamp != nil:
-			s.confirm(w, &p)
+			busy = s.confirm(w, &p) || busy
 		case p.Spec.NodeName == "":
 			s.run(w, &p)
+			busy = true
 		}
 	}
+	return busy
 }
 
 // run binds a pod, and its containers start.
@@ -144,16 +146,26 @@ func (s *server) update(p *corev1.Pod) {
 }
 
 // confirm ends a pod that was asked to end, and tells the server that it has.
-func (s *server) confirm(w *world, p *corev1.Pod) {
+func (s *server) confirm(w *world, p *corev1.Pod) (busy bool) {
 	if p.Spec.NodeName == "" {
-		return // no kubelet knows of it
+		return false // no kubelet knows of it
 	}
 	if !over(p) {
-		s.stop(p, s.clock(w.now), fate{code: 143, reason: "Error"}, 143)
+		s.stop(p, s.stamp(w), fate{code: 143, reason: "Error"}, 143)
+		busy = true
 	}
 	if grace := p.DeletionGracePeriodSeconds; grace != nil && *grace > 0 {
 		s.delete(p, new(int64))
+		busy = true
 	}
+	return busy
+}
+
+// stamp is the time of what a node does after the server was asked to delete a
+// pod, at its own time. The daemon looks later than that.
+func (s *server) stamp(w *world) time.Time {
+	w.now = s.clock(w.now)
+	return w.now
 }
 
 func (s *server) delete(p *corev1.Pod, grace *int64) {
@@ -187,11 +199,18 @@ func (s *server) stop(p *corev1.Pod, at time.Time, f fate, others int32) {
 		c.State, c.Ready, c.Started = corev1.ContainerState{Terminated: t}, false, new(bool)
 	}
 	for i := range st.InitContainerStatuses {
-		end(&st.InitContainerStatuses[i])
+		c := &st.InitContainerStatuses[i]
+		end(c)
+		if c.Name == f.container && c.State.Terminated.ExitCode == 0 { // it is that one which fails: the others have not begun
+			st.Phase, c.State.Terminated.ExitCode, c.State.Terminated.Reason, c.State.Terminated.Message = corev1.PodFailed, f.code, f.reason, f.said
+			for j := range st.ContainerStatuses {
+				st.ContainerStatuses[j].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}
+			}
+		}
 	}
 	for i := range st.ContainerStatuses {
 		end(&st.ContainerStatuses[i])
-		if st.ContainerStatuses[i].State.Terminated.ExitCode != 0 {
+		if t := st.ContainerStatuses[i].State.Terminated; t != nil && t.ExitCode != 0 {
 			st.Phase = corev1.PodFailed
 		}
 	}
@@ -240,14 +259,14 @@ func (s *server) end(w *world, task string, f fate) bool {
 		require.NoError(s.t, err)
 		s.delete(p, new(int64))
 	}
-	s.caughtUp()
+	s.caughtUp(s.pods())
 	return true
 }
 
 func (s *server) deleteAndEnd(w *world, p *corev1.Pod, f fate) {
 	s.delete(p, nil)
 	*p = *s.get(p.Name)
-	s.stop(p, s.clock(w.now), f, f.code)
+	s.stop(p, s.stamp(w), f, f.code)
 	s.delete(p, new(int64))
 }
 

@@ -43,17 +43,17 @@ type server struct {
 	loop      *runner.Loop
 	troubles  *troubles
 	key       repo.Key
-	mains     map[string]string    // main containers of roles that name one
-	born      map[string]types.UID // every pod that ever was, by name
-	held      map[string]bool      // pods that were when we last looked
-	exempt    map[string]bool      // pods that somebody else let go
+	mains     map[string]string     // main containers of roles that name one
+	born      map[string]types.UID  // every pod that ever was, by name
+	held      map[string]corev1.Pod // that were when we last looked
+	exempt    map[string]bool       // pods that somebody else let go
 }
 
 func newServer(t *testing.T) *server {
 	c := stage(t)
 	s := &server{
 		t: t, ctx: t.Context(), client: c.Client(), ledger: newLedger(), troubles: &troubles{},
-		mains: map[string]string{}, born: map[string]types.UID{}, held: map[string]bool{}, exempt: map[string]bool{},
+		mains: map[string]string{}, born: map[string]types.UID{}, held: map[string]corev1.Pod{}, exempt: map[string]bool{},
 	}
 	return s
 }
@@ -123,11 +123,13 @@ func (s *server) pass(w *world) (idle bool) {
 	}
 	before, said := s.versions(), s.troubles.count.Load()
 	s.loop.Reconcile(s.ctx, w.now, s.key)
-	s.look()
+	pods := s.look()
 	pushed, err := s.loop.Publish(s.ctx, w.now)
 	require.NoError(s.t, err)
-	s.nodes(w)
-	s.caughtUp()
+	if s.nodes(w, pods) {
+		pods = s.pods()
+	}
+	s.caughtUp(pods)
 	was := w.record
 	for _, r := range s.loop.Records() {
 		if r.Key() == s.key {
@@ -149,10 +151,10 @@ func (s *server) versions() map[string]string {
 }
 
 // caughtUp waits until the backend knows what the server does.
-func (s *server) caughtUp() {
+func (s *server) caughtUp(pods []corev1.Pod) {
 	s.t.Helper()
 	want := map[string]string{}
-	for _, p := range s.pods() {
+	for _, p := range pods {
 		want[p.Name] = p.ResourceVersion
 	}
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -175,22 +177,25 @@ func (s *server) pods() []corev1.Pod {
 
 // look holds what the server has to the promises: no name is used twice, and
 // no pod goes whose outcome is not in the published record.
-func (s *server) look() {
+func (s *server) look() []corev1.Pod {
 	s.t.Helper()
-	held := map[string]bool{}
-	for _, p := range s.pods() {
+	pods, held := s.pods(), map[string]corev1.Pod{}
+	for _, p := range pods {
 		if uid, ok := s.born[p.Name]; ok {
 			require.Equal(s.t, uid, p.UID, "pod %s was made twice", p.Name)
 		}
 		s.born[p.Name] = p.UID
-		held[p.Name] = slices.Contains(p.Finalizers, repo.Finalizer)
+		if slices.Contains(p.Finalizers, repo.Finalizer) {
+			held[p.Name] = p
+		}
 	}
 	for name, was := range s.held {
-		if was && !held[name] && !s.exempt[name] {
-			require.True(s.t, s.ledger.outcomes[name], "pod %s was let go before its outcome was published", name)
+		if _, still := held[name]; !still && !s.exempt[name] {
+			require.True(s.t, s.ledger.knows(&was), "pod %s was let go before its outcome was published", name)
 		}
 	}
 	s.held = held
+	return pods
 }
 
 func (s *server) left(*world) []string {
@@ -247,11 +252,18 @@ func (s *server) remove(w *world) {
 
 // ledger is a remote that takes every record.
 type ledger struct {
-	records  map[repo.Key][]byte
-	outcomes map[string]bool // pods whose outcome was ever published
+	records map[repo.Key][]byte
+	ended   map[string]bool // pods, attempts of runs and runs whose outcome was ever published
 }
 
-func newLedger() *ledger { return &ledger{records: map[repo.Key][]byte{}, outcomes: map[string]bool{}} }
+func newLedger() *ledger { return &ledger{records: map[repo.Key][]byte{}, ended: map[string]bool{}} }
+
+// knows says whether a pod's outcome was published: its own, or the one of the
+// attempt or the run that it was a part of. Of these not every task is kept.
+func (l *ledger) knows(p *corev1.Pod) bool {
+	run := p.Labels[repo.LabelRun]
+	return l.ended[p.Name] || l.ended[run+"/"+p.Labels[repo.LabelRunAttempt]] || l.ended[run]
+}
 
 func (l *ledger) Load(context.Context) (out []repo.Record, err error) {
 	for _, text := range l.records {
@@ -275,7 +287,7 @@ func (l *ledger) Publish(_ context.Context, book runner.Book) (bool, error) {
 			for _, t := range tasks {
 				for _, a := range t.Attempts {
 					if a.Outcome != nil {
-						l.outcomes[a.Pod] = true
+						l.ended[a.Pod] = true
 					}
 				}
 			}
@@ -284,7 +296,10 @@ func (l *ledger) Publish(_ context.Context, book runner.Book) (bool, error) {
 			note(r.Tasks)
 		}
 		for _, a := range c.Record.Attempts {
-			note(a.Tasks)
+			l.ended[fmt.Sprintf("%s/%d", c.Record.Run.ID, a.Attempt)] = true
+		}
+		for _, h := range c.Record.History {
+			l.ended[h.ID] = true
 		}
 	}
 	return len(book.Changes) > 0, nil

@@ -32,7 +32,7 @@ func TestWaits(t *testing.T) {
 		on(t, tt.rule, tt.file, func(w *world) {
 			w.settle()
 			for i, want := 0, tt.first; i < 9; i, want = i+1, min(2*want, tt.max) {
-				w.later(time.Second)
+				w.until(w.now.Add(time.Second))
 				w.hasty = false
 				w.step(tt.task + " " + tt.fails)
 				w.settle()

@@ -33,11 +33,12 @@ func check(t *testing.T, rows []row) {
 }
 
 // world is one job, whose pods run once they are created, on a scene: in memory
-// or on an API server. Its clock stands still but between steps.
+// or on an API server. Its clock stands still between two steps.
 type world struct {
 	t        *testing.T
 	scene    scene
 	now      time.Time
+	due      time.Time // what now is by the script alone: the real clock may be ahead
 	file     string
 	revision int
 	job      *repo.Job
@@ -78,7 +79,7 @@ func on(t *testing.T, rule, file string, f func(w *world)) {
 }
 
 func newWorld(t *testing.T, s scene, now time.Time, file string) *world {
-	w := &world{t: t, scene: s, now: now, hasty: true, refuse: map[string]bool{}}
+	w := &world{t: t, scene: s, now: now, due: now, hasty: true, refuse: map[string]bool{}}
 	w.push(file)
 	return w
 }
@@ -110,7 +111,12 @@ func (w *world) settle() {
 }
 
 // later goes on by d.
-func (w *world) later(d time.Duration) { w.now = w.scene.clock(w.now.Add(d)) }
+func (w *world) later(d time.Duration) { w.until(w.due.Add(d)) }
+
+func (w *world) until(at time.Time) {
+	w.due = at
+	w.now = w.scene.clock(at)
+}
 
 // skip goes to the time of the next try, if one is planned.
 func (w *world) skip() bool {
@@ -129,7 +135,7 @@ func (w *world) skip() bool {
 	if !next.After(w.now) {
 		return false
 	}
-	w.now = next
+	w.until(next)
 	return true
 }
 

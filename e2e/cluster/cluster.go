@@ -21,7 +21,7 @@ type Options struct {
 	Nodes     int           // simulated; 4 if 0, none if negative
 	GPUs      int           // nvidia.com/gpu of each; 8 if 0
 	NodeGrace time.Duration // until a silent node is NotReady; 50 s if 0
-	Bare      bool          // no scheduler and nothing that simulates nodes: the test plays them
+	Bare      bool          // no scheduler, no nodes, and of the controllers only those of garbage and of service accounts: the test plays the others
 	Audit     bool          // log every request: who, verb, resource
 	Gates     string        // feature gates of all of it, "A=true,B=true", and …
 	Runtime   string        // … --runtime-config of the API server, for alpha APIs
@@ -29,8 +29,8 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	switch {
-	case o.Bare: // no kubelet says again that a node is ready
-		o.Nodes, o.NodeGrace = 0, 24*time.Hour
+	case o.Bare:
+		o.Nodes = 0
 	case o.Nodes == 0:
 		o.Nodes = 4
 	}
@@ -92,8 +92,7 @@ func Shared(t testing.TB) *Cluster {
 	return share(t, Options{})
 }
 
-// SharedBare is Shared without a scheduler and without nodes, for a test binary
-// that plays them, and asks for no other cluster.
+// SharedBare is Shared with Options.Bare, for a test binary that asks for no other cluster.
 func SharedBare(t testing.TB) *Cluster {
 	t.Helper()
 	skipIfGiven(t)
