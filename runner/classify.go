@@ -62,6 +62,17 @@ func classify(rules []repo.FailureRule, main string, p *Pod) (o repo.Outcome, av
 	return o, false
 }
 
+// blamesCluster says whether the rule that a failed pod meets asks why the pod
+// went, not how its containers ended.
+func blamesCluster(rules []repo.FailureRule, main string, p *Pod) bool {
+	for i := range rules {
+		if r := (*rule)(&rules[i]); r.matches(p, main) {
+			return (len(r.Reasons) > 0 || r.ReasonPattern != "" || r.Pod != nil && r.Pod.Reason != "") && r.matchesPod(&p.Failure)
+		}
+	}
+	return false
+}
+
 // decisive is the end that speaks for the pod: of the failed containers the
 // main one, or the one that finished last. A sidecar is ended when the others
 // have, and speaks for nobody.

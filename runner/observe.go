@@ -135,7 +135,9 @@ func (d *decision) outcome(job *repo.Job, role *repo.Role, a *repo.TaskAttemptRe
 		return repo.Outcome{Result: repo.Succeeded, Reason: ReasonCompleted, ExitCode: &zero}, false
 	}
 	o, avoid := classify(job.Rules, role.MainContainer, p)
-	taken := o.Free && len(p.Failure.Reasons) > 0 // by the cluster; how its containers ended is no sign
+	// How the containers of a pod ended that the cluster took is no sign; why it
+	// took it is, also to a rule by which that is not forgiven.
+	taken := len(p.Failure.Reasons) > 0 && (o.Free || blamesCluster(job.Rules, role.MainContainer, p))
 	if ended && !taken {
 		o.Class, o.Free, o.FailRun, o.Reason = repo.Transient, true, false, ReasonPodDeleted
 		o.Message = "the pod was deleted by somebody else"

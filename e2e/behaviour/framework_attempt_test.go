@@ -74,7 +74,8 @@ func TestFrameworkCompletion(t *testing.T) {
 		{"A.18: any worker decides", framework("false/0", "worker 3 false/0 3/1"), "worker-0 exits 1; worker-1 exits 1; worker-2 exits 0", "Succeeded Completed"},
 		{"A.18: or all of them fail", framework("false/0", "worker 3 false/0 3/1"), "worker-0 exits 1; worker-1 exits 1; worker-2 exits 1", "Failed ContainerUnrecognizedFailed"},
 		{"A.20: a server that serves for ever keeps the attempt", framework("false/0", "ps 1 false/0 1/-1", "worker 1 false/0 1/-1"), "worker-0 exits 0", "Running; worker-0 Succeeded"},
-		{"A.10: the container that finished last speaks, init and app", framework("false/0", "worker 1 true/0 1/-1"), "worker-0/other exits 139", "Failed ContainerSigSegvReceived"},
+		{"A.10: the container that finished last speaks, app", other("containers: [%s, "), "worker-0/other exits 139", "Failed ContainerSigSegvReceived"},
+		{"A.10: the container that finished last speaks, init", other("initContainers: [%s], containers: ["), "worker-0/other exits 139", "Failed ContainerSigSegvReceived"},
 	})
 }
 
@@ -105,25 +106,24 @@ func TestFrameworkConflictDelay(t *testing.T) {
 		{"A.9 1: a task does not wait", framework("true/0", "worker 1 true/0 1/1"), "worker-0 exits 201", 0, 0},
 		{"A.9: no wait grows", framework("false/-1", "worker 1 false/3 1/1"), repeat("worker-0 exits 1", 9), 0, 0},
 	} {
-		t.Run(tt.rule, func(t *testing.T) {
-			w := newWorld(t, tt.file)
+		on(t, tt.rule, tt.file, func(w *world) {
 			w.hasty = false
 			w.play(tt.script)
 			if tt.max == 0 {
-				require.Equal(t, repo.PhaseRunning, w.record.Phase)
+				require.Equal(w.t, repo.PhaseRunning, w.record.Phase)
 				return
 			}
-			require.Equal(t, repo.PhaseRetrying, w.record.Phase)
-			require.NotNil(t, w.record.Run.RetryAt)
+			require.Equal(w.t, repo.PhaseRetrying, w.record.Phase)
+			require.NotNil(w.t, w.record.Run.RetryAt)
 			wait := w.record.Run.RetryAt.Sub(w.now)
-			assert.GreaterOrEqual(t, wait, tt.min)
-			assert.LessOrEqual(t, wait, tt.max+time.Second) // ends are known to the second
-			w.now = w.now.Add(wait - time.Second)
+			assert.GreaterOrEqual(w.t, wait, tt.min)
+			assert.LessOrEqual(w.t, wait, tt.max+time.Second) // ends are known to the second
+			w.later(wait - time.Second)
 			w.settle()
-			require.Equal(t, repo.PhaseRetrying, w.record.Phase)
-			w.now = w.now.Add(time.Second)
+			require.Equal(w.t, repo.PhaseRetrying, w.record.Phase)
+			w.later(time.Second)
 			w.settle()
-			require.Equal(t, "Running; run free retry", w.told())
+			require.Equal(w.t, "Running; run free retry", w.told())
 		})
 	}
 }

@@ -48,6 +48,11 @@ func frameworkOf(group, retry string, roles ...string) string {
 // one is a Framework of one task with a policy, whose end is the attempt's.
 func one(policy string) string { return framework("false/0", "worker 1 "+policy+" 1/1") }
 
+// other is one with a second container, put where the list of the first begins.
+func other(where string) string {
+	return strings.Replace(one("true/0"), "containers: [", fmt.Sprintf(where, `{name: other, image: "i:1", command: [run]}`), 1)
+}
+
 func TestFrameworkTaskRetries(t *testing.T) {
 	check(t, []row{
 		{"A.9 4: -2 retries a success", one("false/-2"), "worker-0 exits 0", "Running; worker-0 retry"},

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/trainyard/trainyard/runner"
 )
 
 // play does one step after another, a second apart; what is joined by " & "
@@ -35,7 +33,7 @@ func (w *world) play(script string) {
 		if s = strings.TrimSpace(s); s == "" {
 			continue
 		}
-		w.now = w.now.Add(time.Second)
+		w.later(time.Second)
 		for part := range strings.SplitSeq(s, " & ") {
 			w.step(part)
 		}
@@ -50,7 +48,7 @@ func (w *world) step(s string) {
 	case "wait":
 		d, err := time.ParseDuration(what)
 		require.NoError(w.t, err, s)
-		w.now = w.now.Add(d)
+		w.later(d)
 		return
 	case "edit":
 		from, to, ok := strings.Cut(what, " => ")
@@ -59,47 +57,48 @@ func (w *world) step(s string) {
 		return
 	}
 	task, container, _ := strings.Cut(who, "/")
-	p := w.running(task)
-	how, said, _ := strings.Cut(what, " saying ")
-	killed := runner.End{Container: container, ExitCode: 137, Reason: "Error"}
-	switch {
-	case strings.HasPrefix(how, "exits "):
-		code := number(w, strings.TrimPrefix(how, "exits "))
-		reason := "Error"
-		if code == 0 {
-			reason = "Completed"
-		}
-		w.end(p, runner.End{Container: container, ExitCode: code, Reason: reason, Message: said})
-	case strings.HasPrefix(how, "cannot run "):
-		w.end(p, runner.End{Container: container, ExitCode: number(w, strings.TrimPrefix(how, "cannot run ")), Reason: "ContainerCannotRun", Message: said})
-	case how == "OOMKilled":
-		killed.Reason, killed.Message = how, said
-		w.end(p, killed)
-	case how == "evicted":
-		w.taken(p, killed, "Evicted")
-		p.Failure.Message = "The node was low on resource: memory."
-	case how == "preempted":
-		w.taken(p, killed, "DisruptionTarget", "PreemptionByScheduler")
-	case how == "loses node":
-		w.taken(p, runner.End{ExitCode: 137, Reason: "ContainerStatusUnknown"}, "NodeLost")
-	case how == "fails":
-		w.end(p)
-		p.State = runner.PodFailed
-	case how == "is deleted":
-		p.DeletedAt = w.now
-		killed.ExitCode = 143
-		w.end(p, killed)
-	case how == "vanishes":
-		w.remove(p)
-	default:
-		require.Fail(w.t, "no such step", s)
-	}
+	f := fateOf(w, what)
+	f.container = container
+	require.True(w.t, w.scene.end(w, task, f), "%s does not run: %s", task, w.told())
 }
 
-// taken ends a pod that the cluster took away.
-func (w *world) taken(p *runner.Pod, e runner.End, reasons ...string) {
-	w.end(p, e)
-	p.Failure.Reasons = reasons
+// fate is how a pod ends.
+type fate struct {
+	how       string
+	container string // that ends, "" for the main one; and with …
+	code      int32
+	reason    string // of the container
+	said      string // its termination message
+}
+
+// What can happen to a pod.
+const (
+	exits     = "exits" // a container does
+	evicted   = "evicted"
+	preempted = "preempted"
+	losesNode = "loses node"
+	fails     = "fails"
+	isDeleted = "is deleted"
+	vanishes  = "vanishes"
+)
+
+func fateOf(w *world, what string) fate {
+	w.t.Helper()
+	how, said, _ := strings.Cut(what, " saying ")
+	switch {
+	case strings.HasPrefix(how, "exits "):
+		f := fate{how: exits, code: number(w, strings.TrimPrefix(how, "exits ")), reason: "Error", said: said}
+		if f.code == 0 {
+			f.reason = "Completed"
+		}
+		return f
+	case strings.HasPrefix(how, "cannot run "):
+		return fate{how: exits, code: number(w, strings.TrimPrefix(how, "cannot run ")), reason: "ContainerCannotRun", said: said}
+	case how == "OOMKilled":
+		return fate{how: exits, code: 137, reason: how, said: said}
+	}
+	require.Contains(w.t, []string{evicted, preempted, losesNode, fails, isDeleted, vanishes}, how, "no such step")
+	return fate{how: how}
 }
 
 func number(w *world, text string) int32 {

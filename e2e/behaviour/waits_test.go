@@ -29,18 +29,18 @@ func TestWaits(t *testing.T) {
 		{"A.9: Framework, the run, at once", framework("false/20", "worker 1 false/0 1/1"), "worker-0", "exits 1", 0, 0},
 		{"JobSet: at once", jobset(0, "failurePolicy: {maxRestarts: 20}"), "driver-0", "exits 1", 0, 0},
 	} {
-		t.Run(tt.rule, func(t *testing.T) {
-			w := newWorld(t, tt.file)
+		on(t, tt.rule, tt.file, func(w *world) {
 			w.settle()
 			for i, want := 0, tt.first; i < 9; i, want = i+1, min(2*want, tt.max) {
-				w.now, w.hasty = w.now.Add(time.Second), false
+				w.until(w.now.Add(time.Second))
+				w.hasty = false
 				w.step(tt.task + " " + tt.fails)
 				w.settle()
 				got := w.wait()
 				if want == 0 {
-					require.Zero(t, got)
+					require.Zero(w.t, got)
 				} else {
-					assert.InDelta(t, float64(want)*0.9, float64(got), float64(want)*0.1+float64(time.Second), "failure %d: %s instead of %s", i+1, got, want)
+					assert.InDelta(w.t, float64(want)*0.9, float64(got), float64(want)*0.1+float64(time.Second), "failure %d: %s instead of %s", i+1, got, want)
 				}
 				w.hasty = true
 				w.settle()

@@ -1,11 +1,8 @@
 package behaviour
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -16,7 +13,6 @@ import (
 
 	"github.com/trainyard/trainyard/render"
 	repo "github.com/trainyard/trainyard/repo-layout"
-	"github.com/trainyard/trainyard/runner"
 )
 
 // row is one rule of a format: what a job comes to when its pods end so.
@@ -29,38 +25,61 @@ type row struct {
 
 func check(t *testing.T, rows []row) {
 	for _, r := range rows {
-		t.Run(r.rule, func(t *testing.T) {
-			w := newWorld(t, r.file)
+		on(t, r.rule, r.file, func(w *world) {
 			w.play(r.script)
-			assert.Equal(t, r.want, w.told(), "%s\n%s", r.script, r.file)
+			assert.Equal(w.t, r.want, w.told(), "%s\n%s", r.script, r.file)
 		})
 	}
 }
 
-// world is what Decide is told of: one job, pods that run once they are
-// created, a remote that takes every record, a clock that stands still.
+// world is one job, whose pods run once they are created, on a scene: in memory
+// or on an API server. Its clock stands still between two steps.
 type world struct {
-	t         *testing.T
-	now       time.Time
-	file      string
-	revision  int
-	job       *repo.Job
-	record    repo.Record
-	published *repo.Record
-	runs      []repo.Run
-	pods      []*runner.Pod
-	refuse    map[string]bool   // tasks whose pods the backend does not take
-	refused   map[string]string // what it said
-	hasty     bool              // waits between two tries are over at once
-	uid       int
-	out       runner.Output
+	t        *testing.T
+	scene    scene
+	now      time.Time
+	due      time.Time // what now is by the script alone: the real clock may be ahead
+	file     string
+	revision int
+	job      *repo.Job
+	record   repo.Record
+	refuse   map[string]bool // tasks whose pods the backend does not take
+	hasty    bool            // waits between two tries are over at once
 }
 
-func newWorld(t *testing.T, file string) *world {
-	w := &world{
-		t: t, now: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), hasty: true,
-		refuse: map[string]bool{}, refused: map[string]string{},
+// scene is where a job's pods are.
+type scene interface {
+	// define says that the file is another.
+	define(w *world)
+	// clock is the time that is not less than now.
+	clock(now time.Time) time.Time
+	// pass decides once, does what was decided, and publishes the record. It says
+	// whether nothing came of it.
+	pass(w *world) (idle bool)
+	// end brings a fate to the pod of a task that runs, and says whether there is one.
+	end(w *world, task string, f fate) bool
+	// left are the tasks of the pods that there are, and " running" behind those that run.
+	left(w *world) []string
+}
+
+// on both scenes, f is done with a job.
+func on(t *testing.T, rule, file string, f func(w *world)) {
+	t.Run(rule, func(t *testing.T) {
+		f(newWorld(t, newMemory(), time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), file))
+	})
+	if !testing.Short() {
+		t.Run("API server: "+rule, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t)
+			w := newWorld(t, s, s.clock(time.Time{}), file)
+			f(w)
+			s.remove(w)
+		})
 	}
+}
+
+func newWorld(t *testing.T, s scene, now time.Time, file string) *world {
+	w := &world{t: t, scene: s, now: now, due: now, hasty: true, refuse: map[string]bool{}}
 	w.push(file)
 	return w
 }
@@ -77,30 +96,26 @@ func (w *world) push(file string) {
 	require.Empty(w.t, defs.Problems, file)
 	require.Len(w.t, defs.Jobs, 1, file)
 	w.job = &defs.Jobs[0]
+	w.scene.define(w)
 }
 
 // settle decides and does what was decided until nothing more comes of it.
 func (w *world) settle() {
 	w.t.Helper()
 	for range 500 {
-		in := runner.Input{
-			Now: w.now, Environment: "default", Revision: fmt.Sprintf("r%d", w.revision), Key: w.job.Key, Job: w.job,
-			Record: w.record, Published: w.published, Runs: w.runs, Refused: w.refused,
-		}
-		for _, p := range w.pods {
-			in.Pods = append(in.Pods, *p)
-		}
-		out := runner.Decide(in)
-		for _, a := range out.Actions {
-			w.perform(a, out.Run)
-		}
-		idle := len(out.Actions) == 0 && reflect.DeepEqual(w.record, out.Record) && w.published != nil
-		w.out, w.record, w.published = out, out.Record, &out.Record
-		if idle && !w.skip() {
+		if w.scene.pass(w) && !w.skip() {
 			return
 		}
 	}
 	require.Fail(w.t, "does not settle")
+}
+
+// later goes on by d.
+func (w *world) later(d time.Duration) { w.until(w.due.Add(d)) }
+
+func (w *world) until(at time.Time) {
+	w.due = at
+	w.now = w.scene.clock(at)
 }
 
 // skip goes to the time of the next try, if one is planned.
@@ -120,7 +135,7 @@ func (w *world) skip() bool {
 	if !next.After(w.now) {
 		return false
 	}
-	w.now = next
+	w.until(next)
 	return true
 }
 
@@ -130,92 +145,6 @@ func (w *world) each(f func(*repo.TaskRecord)) {
 			f(&w.record.Roles[i].Tasks[j])
 		}
 	}
-}
-
-func (w *world) perform(a runner.Action, run *repo.Run) {
-	switch a.Kind {
-	case runner.Create:
-		w.create(a, run)
-	case runner.Delete:
-		if p := w.named(a.Pod); p != nil {
-			w.delete(p)
-		}
-	case runner.Release:
-		if p := w.named(a.Pod); p != nil {
-			p.Held = false
-			if !p.DeletedAt.IsZero() {
-				w.remove(p)
-			}
-		}
-	case runner.Forget:
-		w.runs = slices.DeleteFunc(w.runs, func(r repo.Run) bool { return r.ID == a.Run })
-	}
-}
-
-func (w *world) create(a runner.Action, run *repo.Run) {
-	made := *run // it may lie in w.runs
-	w.runs = append(slices.DeleteFunc(w.runs, func(r repo.Run) bool { return r.ID == made.ID }), made)
-	if w.refuse[a.Attempt.Task.String()] {
-		w.refused[a.Pod] = "Pod is invalid"
-		return
-	}
-	if w.named(a.Pod) != nil {
-		return
-	}
-	w.uid++
-	w.pods = append(w.pods, &runner.Pod{
-		Name: a.Pod, UID: fmt.Sprint("u", w.uid), Run: a.Run, Attempt: a.Attempt, Held: true, Node: "node-1",
-		CreatedAt: w.now, StartedAt: w.now, State: runner.PodRunning,
-	})
-}
-
-func (w *world) delete(p *runner.Pod) {
-	if p.DeletedAt.IsZero() {
-		p.DeletedAt = w.now
-	}
-	if !p.Ended() {
-		w.end(p, runner.End{ExitCode: 143})
-	}
-	if !p.Held {
-		w.remove(p)
-	}
-}
-
-func (w *world) remove(p *runner.Pod) {
-	w.pods = slices.DeleteFunc(w.pods, func(q *runner.Pod) bool { return q == p })
-}
-
-func (w *world) end(p *runner.Pod, ends ...runner.End) {
-	p.EndedAt, p.State = w.now, runner.PodSucceeded
-	for _, e := range ends {
-		e.At = w.now
-		e.Container = cmp.Or(e.Container, w.job.Role(p.Attempt.Task.Role).MainContainer, w.job.Role(p.Attempt.Task.Role).Template.Spec.Containers[0].Name)
-		if e.ExitCode != 0 {
-			p.State = runner.PodFailed
-		}
-		p.Failure.Ends = append(p.Failure.Ends, e)
-	}
-}
-
-func (w *world) named(name string) *runner.Pod {
-	for _, p := range w.pods {
-		if p.Name == name {
-			return p
-		}
-	}
-	return nil
-}
-
-// running is the pod of a task (worker-0) that runs.
-func (w *world) running(task string) *runner.Pod {
-	w.t.Helper()
-	for _, p := range w.pods {
-		if p.Attempt.Task.String() == task && !p.Ended() {
-			return p
-		}
-	}
-	require.Fail(w.t, task+" does not run", "%s", w.told())
-	return nil
 }
 
 // told is where the job stands: its phase, the reason of its end, which tries
@@ -265,20 +194,6 @@ func tries(r repo.Retries) string {
 	return strings.Trim(counted+" "+free, " ")
 }
 
-// left are the pods that are still there, and "running" behind those that run.
-func (w *world) left() []string {
-	out := []string{}
-	for _, p := range w.pods {
-		name := p.Attempt.Task.String()
-		if !p.Ended() {
-			name += " running"
-		}
-		out = append(out, name)
-	}
-	slices.Sort(out)
-	return out
-}
-
 // leftRow is a rule of what is left of a job's pods.
 type leftRow struct {
 	rule, file, script string
@@ -287,10 +202,9 @@ type leftRow struct {
 
 func checkLeft(t *testing.T, rows []leftRow) {
 	for _, r := range rows {
-		t.Run(r.rule, func(t *testing.T) {
-			w := newWorld(t, r.file)
+		on(t, r.rule, r.file, func(w *world) {
 			w.play(r.script)
-			assert.ElementsMatch(t, r.want, w.left(), "%s: %s\n%s", w.told(), r.script, r.file)
+			assert.ElementsMatch(w.t, r.want, w.scene.left(w), "%s: %s\n%s", w.told(), r.script, r.file)
 		})
 	}
 }

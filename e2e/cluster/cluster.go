@@ -21,13 +21,17 @@ type Options struct {
 	Nodes     int           // simulated; 4 if 0, none if negative
 	GPUs      int           // nvidia.com/gpu of each; 8 if 0
 	NodeGrace time.Duration // until a silent node is NotReady; 50 s if 0
+	Bare      bool          // no scheduler, no nodes, and of the controllers only those of garbage and of service accounts: the test plays the others
 	Audit     bool          // log every request: who, verb, resource
 	Gates     string        // feature gates of all of it, "A=true,B=true", and …
 	Runtime   string        // … --runtime-config of the API server, for alpha APIs
 }
 
 func (o Options) withDefaults() Options {
-	if o.Nodes == 0 {
+	switch {
+	case o.Bare:
+		o.Nodes = 0
+	case o.Nodes == 0:
 		o.Nodes = 4
 	}
 	if o.GPUs == 0 {
@@ -85,6 +89,18 @@ func Main(m interface{ Run() int }) int {
 // Shared is the cluster of this test binary, started by the first test that asks.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
+	return share(t, Options{})
+}
+
+// SharedBare is Shared with Options.Bare, for a test binary that asks for no other cluster.
+func SharedBare(t testing.TB) *Cluster {
+	t.Helper()
+	skipIfGiven(t)
+	return share(t, Options{Bare: true})
+}
+
+func share(t testing.TB, o Options) *Cluster {
+	t.Helper()
 	shared.Lock()
 	defer shared.Unlock()
 	if !shared.asked {
@@ -94,7 +110,7 @@ func Shared(t testing.TB) *Cluster {
 		if shared.given != "" {
 			shared.cluster, shared.failed = connect(shared.given)
 		} else {
-			shared.cluster, shared.failed = start(t.Context(), Options{})
+			shared.cluster, shared.failed = start(t.Context(), o)
 		}
 	}
 	if shared.failed != nil {

@@ -68,6 +68,9 @@ func (c *Cluster) lay(program string) error {
 		c.part(program, "kube-scheduler", "https://"+at(ports[4])+"/readyz", c.scheduler(ports[4])),
 		c.part(program, "kwok", "http://"+at(ports[5])+"/healthz", c.kwok(ports[5], ports[6])),
 	}
+	if c.options.Bare {
+		c.parts = c.parts[:3]
+	}
 	return nil
 }
 
@@ -151,8 +154,12 @@ func (c *Cluster) apiServer(etcd, port int) []string {
 
 func (c *Cluster) controllers(port int) []string {
 	grace := c.options.NodeGrace
+	which := "*"
+	if c.options.Bare {
+		which = "garbage-collector-controller,serviceaccount-controller"
+	}
 	return c.gated([]string{
-		"--kubeconfig=" + c.path("kubeconfig", "kube-controller-manager"), "--leader-elect=false",
+		"--controllers=" + which, "--kubeconfig=" + c.path("kubeconfig", "kube-controller-manager"), "--leader-elect=false",
 		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port),
 		"--tls-cert-file=" + c.path("pki", "server.crt"), "--tls-private-key-file=" + c.path("pki", "server.key"),
 		"--use-service-account-credentials", "--root-ca-file=" + c.path("pki", "ca.crt"),
