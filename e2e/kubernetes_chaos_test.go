@@ -37,7 +37,7 @@ type chaosSize struct {
 func TestClusterChaos(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.Options{Nodes: 4, NodeGrace: 10 * time.Second, Audit: true})
-	size := chaosSize{jobs: 30, span: 25 * time.Second, gap: 1500 * time.Millisecond, last: 4 * time.Second, rest: 90 * time.Second}
+	size := chaosSize{jobs: 30, span: 18 * time.Second, gap: 1500 * time.Millisecond, last: 4 * time.Second, rest: 90 * time.Second}
 	newChaos(t, c, *chaosSeed, size).run()
 }
 

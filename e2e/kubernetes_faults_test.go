@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -150,6 +151,40 @@ func TestClusterServerAway(t *testing.T) {
 	assert.Equal(t, 80, names)
 	assert.Equal(t, 80, pods)
 	assert.NotContains(t, d.out.String(), "panic")
+}
+
+// TestClusterServerSilent: while the server is away the daemon says so, once,
+// and what is pushed meanwhile starts afterwards.
+func TestClusterServerSilent(t *testing.T) {
+	t.Parallel()
+	c := cluster.Start(t, cluster.Options{})
+	w := newOnCluster(t, c)
+	w.write("jobs/first.yaml", w.simulated("first", 1, forEver, 0, ""))
+	w.push("a job")
+	daemons := map[string]*daemon{"alone": w.start(w.unleased("--listen", "127.0.0.1:0")...)}
+	w.untilPod("it runs", "first", attempt("0"))
+	metrics := w.address(daemons["alone"]) + "/metrics"
+	healthy := func() bool { return strings.Contains(body(t, metrics), "\ntrainyard_backend_up 1\n") }
+	require.True(t, healthy())
+	c.Kill(t, "kube-apiserver")
+	w.eventually("the daemon says so", func() bool { return !healthy() })
+	daemons["leased"] = w.another(append(w.flags(), "--env", "other")...)
+	var jobs []string
+	for i := range 20 {
+		jobs = append(jobs, fmt.Sprintf("j%d", i))
+		w.write("jobs/"+jobs[i]+".yaml", w.simulated(jobs[i], 1, "1s", 0, ""))
+	}
+	w.push("more jobs")
+	w.eventually("a job waits", func() bool { return strings.Contains(daemons["alone"].out.String(), "job waits") })
+	w.eventually("the lease is tried for", func() bool { return strings.Contains(daemons["leased"].out.String(), "cannot be had") })
+	for what, d := range daemons {
+		out := d.out.String()
+		assert.Equal(t, 1, strings.Count(out, "cannot be watched")+strings.Count(out, "cannot be had"), "%s: %s", what, out)
+		assert.LessOrEqual(t, strings.Count(out, "job waits"), 2, "%s: %s", what, out)
+	}
+	c.Restart(t, "kube-apiserver")
+	w.eventually("all succeed", func() bool { return w.phases(jobs)[repo.PhaseSucceeded] == len(jobs) })
+	w.eventually("the daemon is well again", healthy)
 }
 
 // TestClusterNodeLost: the pods of a node that does not answer are given up

@@ -27,8 +27,8 @@ func (w *onCluster) another(more ...string) *daemon {
 }
 
 // unleased are the flags of a daemon that leads without a lease.
-func (w *onCluster) unleased() []string {
-	return []string{"--runner", "kubernetes", "--kubeconfig", w.c.Kubeconfig(), "--namespaces", w.namespace, "--no-lease"}
+func (w *onCluster) unleased(more ...string) []string {
+	return append([]string{"--runner", "kubernetes", "--kubeconfig", w.c.Kubeconfig(), "--namespaces", w.namespace, "--no-lease"}, more...)
 }
 
 // address is where a daemon listens.

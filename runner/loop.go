@@ -53,8 +53,9 @@ type Loop struct {
 	defined  bool
 	revision string
 	notices  []string
-	widths   map[string]int // of the last window of creations, by namespace
-	logless  bool           // it was logged that logs may not be read
+	widths   map[string]int       // of the last window of creations, by namespace
+	said     map[string]time.Time // when a cause for which jobs wait was logged last
+	logless  bool                 // it was logged that logs may not be read
 	// generation counts changes of what Publish would push, published is how
 	// far it has come.
 	generation, published int64
@@ -80,7 +81,7 @@ type entry struct {
 	troubles  map[string]string
 	tails     map[string]string // by pod, until pushed
 	failures  int               // passes in a row that met an error
-	failure   string            // the error, as it was logged last
+	cause     string            // of the last of them
 	settled   bool
 	damaged   string // why its record cannot be read: nothing of it is touched
 }
@@ -94,7 +95,7 @@ func New(backend Backend, ledger Ledger, opts Options) *Loop {
 		opts.Parallel = 8
 	}
 	return &Loop{
-		backend: backend, ledger: ledger, opts: opts, queue: newQueue(), jobs: map[repo.Key]*entry{}, widths: map[string]int{},
+		backend: backend, ledger: ledger, opts: opts, queue: newQueue(), jobs: map[repo.Key]*entry{}, widths: map[string]int{}, said: map[string]time.Time{},
 		generation: 1, dirty: make(chan struct{}, 1), progress: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 	}
 }

@@ -51,7 +51,7 @@ func TestLogsThatCannotBeRead(t *testing.T) {
 				job := trainJob("a", "d1", 6, 0)
 				l.Define(time.Now(), definitions(job))
 				l.Reconcile(t.Context(), time.Now(), job.Key)
-				time.Sleep(2 * time.Second)
+				sleep(t.Context(), 2*time.Second, nil)
 				b.memory.ending.Wait()
 				l.Reconcile(t.Context(), time.Now(), job.Key)
 				require.Equal(t, row.asked, b.asked)
@@ -60,24 +60,4 @@ func TestLogsThatCannotBeRead(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestWaitingJobIsNotLoggedWithoutEnd: what does not change is told less and less often.
-func TestWaitingJobIsNotLoggedWithoutEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		m := newMemory(t.Context(), func(repo.TaskAttempt) int32 { return -1 })
-		m.room(0)
-		l := New(m, newLedger(), Options{Environment: "default", Log: zerolog.New(&out).Level(zerolog.WarnLevel)})
-		require.NoError(t, l.Load(t.Context()))
-		job := trainJob("a", "d1", 1, 0)
-		l.Define(time.Now(), definitions(job))
-		for range 100 {
-			l.Reconcile(t.Context(), time.Now(), job.Key)
-		}
-		require.Equal(t, 7, strings.Count(out.String(), "\n"), out.String()) // after 1, 2, 4 … 64 passes
-		m.answer = nil
-		l.Reconcile(t.Context(), time.Now(), job.Key)
-		require.Len(t, m.creates, 1)
-	})
 }

@@ -33,15 +33,45 @@ func (l *Loop) Reconcile(ctx context.Context, now time.Time, key repo.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil {
-		e.failures, e.failure = 0, ""
+		e.failures, e.cause = 0, ""
 		return
 	}
 	e.failures++
-	if text := err.Error(); ctx.Err() == nil && (text != e.failure || e.failures&(e.failures-1) == 0) { // the same less and less often
-		e.failure = text
-		l.opts.Log.Warn().Err(err).Stringer("job", key).Int("passes", e.failures).Msg("job waits, and is tried again")
+	if ctx.Err() == nil {
+		l.complain(now, e, err)
 	}
 	l.queue.add(key, now.Add(passBackoff(e.failures)))
+}
+
+// complaints of one cause are logged so often at most.
+const complaints = time.Minute
+
+// complain logs why a job waits: once for each cause in a row, and of many jobs
+// that wait for the same, as when the backend is away, one now and then. l.mu is held.
+func (l *Loop) complain(now time.Time, e *entry, err error) {
+	cause := rootOf(err).Error()
+	if e.failures > 1 && e.cause == cause {
+		return
+	}
+	e.cause = cause
+	maps.DeleteFunc(l.said, func(_ string, at time.Time) bool { return now.Sub(at) >= complaints })
+	if _, lately := l.said[cause]; lately {
+		return
+	}
+	l.said[cause] = now
+	l.opts.Log.Warn().Err(err).Stringer("job", e.key).Msg("job waits, and is tried again")
+}
+
+// rootOf is what is left of an error without what was said of the request that
+// met it.
+func rootOf(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
 }
 
 // resync is how long a job with pods is left alone at most: a backend that

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -220,14 +221,14 @@ func (o *observed) read(leader string) {
 	}
 }
 
-// tell logs an error that is another one than the last, and passes it on.
+// tell logs an error of another cause than the last, and passes it on.
 func (o *observed) tell(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return err // we were asked to end
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	news := err != nil && (o.trouble == nil || o.trouble.Error() != err.Error())
+	news := err != nil && (o.trouble == nil || cause(o.trouble) != cause(err))
 	o.trouble = err
 	if err == nil {
 		return nil
@@ -241,4 +242,14 @@ func (o *observed) tell(ctx context.Context, err error) error {
 		o.options.Log.Warn().Err(err).Msgf("lease %s cannot be had or renewed", o.lock.Describe())
 	}
 	return err
+}
+
+// cause is what an error says without the request that met it: the election
+// asks in turns for different things, and meets the same.
+func cause(err error) string {
+	var request *url.Error
+	if errors.As(err, &request) {
+		return request.Err.Error()
+	}
+	return err.Error()
 }

@@ -42,7 +42,9 @@ func (b *Backend) informer(namespace string) (cache.SharedIndexInformer, error) 
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			o.LabelSelector = selector
-			return pods.Watch(ctx, o)
+			changes, err := pods.Watch(ctx, o)
+			b.watched(ctx, err)
+			return changes, err
 		},
 	}
 	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(source, b.client), &corev1.Pod{}, 0, cache.Indexers{

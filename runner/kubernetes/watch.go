@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
@@ -114,6 +115,24 @@ func (b *Backend) troubled(namespace string, err error) {
 	b.mu.Unlock()
 	if !known || time.Since(last.at) > stale {
 		b.options.Log.Warn().Err(err).Msg("the cluster's pods cannot be watched; they run on")
+	}
+}
+
+// watched notes whether a watch could begin. The library tells nobody of a
+// server that does not answer: it tries again for as long as that takes.
+func (b *Backend) watched(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil, apierrors.IsResourceExpired(err), apierrors.IsGone(err): // all is listed again
+	case err != nil:
+		b.troubled(err)
+	default:
+		b.mu.Lock()
+		over := b.trouble != nil
+		b.trouble = nil
+		b.mu.Unlock()
+		if over {
+			b.options.Log.Info().Msg("the cluster's pods are watched again")
+		}
 	}
 }
 

@@ -1,0 +1,60 @@
+package runner
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+// What fifty jobs wait for is not said fifty times, nor again and again.
+func TestComplaintsAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, led := newMemory(t.Context(), func(repo.TaskAttempt) int32 { return 0 }), newLedger()
+		b := &unprepared{memory: m}
+		b.full.Lock()
+		var jobs []repo.Job
+		for i := range 50 {
+			jobs = append(jobs, trainJob(fmt.Sprintf("j%d", i), "d1", 1, 0))
+		}
+		log := &lines{}
+		s := keepRunning(t, b, led, Options{Log: zerolog.New(log)}, definitions(jobs...))
+		require.True(t, sleep(s.ctx, 20*time.Minute, nil))
+		require.Equal(t, 1, log.count("job waits"), "%s", log)
+		b.full.Unlock()
+		s.settle(nil)
+		require.True(t, sleep(s.ctx, 2*time.Minute, nil))
+		synctest.Wait()
+		for _, phase := range s.phases() {
+			require.Equal(t, repo.PhaseSucceeded, phase)
+		}
+	})
+}
+
+// lines are what was logged.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) count(what string) int { return strings.Count(l.String(), what) }
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
