@@ -43,7 +43,7 @@ func (b *Backend) informer(namespace string) (cache.SharedIndexInformer, error) 
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			o.LabelSelector = selector
 			changes, err := pods.Watch(ctx, o)
-			b.watched(ctx, err)
+			b.began(ctx, namespace, err)
 			return changes, err
 		},
 	}

@@ -118,17 +118,17 @@ func (b *Backend) troubled(namespace string, err error) {
 	}
 }
 
-// watched notes whether a watch could begin. The library tells nobody of a
-// server that does not answer: it tries again for as long as that takes.
-func (b *Backend) watched(ctx context.Context, err error) {
+// began notes whether a watch of a namespace could begin. The library tells
+// nobody of a server that does not answer: it tries again for as long as that takes.
+func (b *Backend) began(ctx context.Context, namespace string, err error) {
 	switch {
 	case ctx.Err() != nil, apierrors.IsResourceExpired(err), apierrors.IsGone(err): // all is listed again
 	case err != nil:
-		b.troubled(err)
+		b.troubled(namespace, err)
 	default:
 		b.mu.Lock()
-		over := b.trouble != nil
-		b.trouble = nil
+		_, over := b.trouble[namespace]
+		delete(b.trouble, namespace)
 		b.mu.Unlock()
 		if over {
 			b.options.Log.Info().Msg("the cluster's pods are watched again")
