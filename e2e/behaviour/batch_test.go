@@ -14,6 +14,7 @@ func indexed(more string) string {
 
 // TestJob: of Kubernetes' Job; docs/formats.md says what its controller does.
 func TestJob(t *testing.T) {
+	t.Parallel()
 	queue := batch("parallelism: 3")
 	two := batch("completions: 4\nparallelism: 2")
 	const six = "main-0 exits 1;main-0 exits 1;main-0 exits 1;main-0 exits 1;main-0 exits 1;main-0 exits 1;"
@@ -52,6 +53,7 @@ func TestJob(t *testing.T) {
 }
 
 func TestJobIndexes(t *testing.T) {
+	t.Parallel()
 	each := indexed("backoffLimitPerIndex: 1")
 	most := indexed("backoffLimitPerIndex: 0\nmaxFailedIndexes: 1")
 	first := indexed("successPolicy: {rules: [{succeededIndexes: \"0,2-3\", succeededCount: 2}, {succeededIndexes: \"1\"}]}")
@@ -75,6 +77,7 @@ func TestJobIndexes(t *testing.T) {
 
 // TestJobFailurePolicy: the actions of podFailurePolicy.
 func TestJobFailurePolicy(t *testing.T) {
+	t.Parallel()
 	policy := func(rules string) string {
 		return indexed("backoffLimit: 1\npodFailurePolicy: {rules: [" + rules + "]}")
 	}

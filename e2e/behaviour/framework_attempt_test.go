@@ -11,6 +11,7 @@ import (
 )
 
 func TestFrameworkRunRetries(t *testing.T) {
+	t.Parallel()
 	run := func(policy string) string { return framework(policy, "worker 1 false/0 1/1") }
 	check(t, []row{
 		{"A.9 4: -2 runs a Framework that succeeded again", run("false/-2"), "worker-0 exits 0", "Running; run retry"},
@@ -44,6 +45,7 @@ func repeat(step string, n int) (script string) {
 }
 
 func TestFrameworkCompletion(t *testing.T) {
+	t.Parallel()
 	check(t, []row{
 		{"A.8 1: minFailed 1, the first failure ends the attempt", framework("false/0", "ps 1 false/0 1/-1", "worker 2 false/0 1/2"), "ps-0 exits 7", "Failed ContainerUnrecognizedFailed"},
 		{"A.8 1: minFailed 2, one failure does not", framework("false/0", "worker 3 false/0 2/-1"), "worker-1 exits 1", "Running; worker-1 Failed"},
@@ -80,6 +82,7 @@ func TestFrameworkCompletion(t *testing.T) {
 }
 
 func TestFrameworkRescale(t *testing.T) {
+	t.Parallel()
 	text := framework("false/0", "ps 1 false/0 1/-1", "worker 2 false/0 1/-1")
 	check(t, []row{
 		{"A.13: up, the new task starts", text, "edit taskNumber: 2 => taskNumber: 3; worker-2 exits 1", "Failed ContainerUnrecognizedFailed"},
@@ -95,6 +98,7 @@ func TestFrameworkRescale(t *testing.T) {
 // TestFrameworkConflictDelay: A.9 1, an attempt of a Framework that ended in a
 // conflict waits from 60 to 900 s; all others, and tasks, do not wait.
 func TestFrameworkConflictDelay(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		rule, file, script string
 		min, max           time.Duration

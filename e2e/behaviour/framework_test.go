@@ -54,6 +54,7 @@ func other(where string) string {
 }
 
 func TestFrameworkTaskRetries(t *testing.T) {
+	t.Parallel()
 	check(t, []row{
 		{"A.9 4: -2 retries a success", one("false/-2"), "worker-0 exits 0", "Running; worker-0 retry"},
 		{"A.9 4: -2 retries every failure", one("false/-2"), "worker-0 exits 1; worker-0 exits 139", "Running; worker-0 2 retries"},
@@ -77,6 +78,7 @@ func TestFrameworkTaskRetries(t *testing.T) {
 }
 
 func TestFrameworkExitCodes(t *testing.T) {
+	t.Parallel()
 	const permanent, free, counted = "Failed ", "Running; worker-0 free retry", "Running; worker-0 retry"
 	fancy := one("true/1")
 	old := launcher("false/0", "worker 1 true/1 1/1")

@@ -16,6 +16,7 @@ func jobset(backoff int, more string) string {
 
 // TestJobSet: docs/formats.md says what its controller does.
 func TestJobSet(t *testing.T) {
+	t.Parallel()
 	const allWorkers = "workers-0 exits 0; workers-1 exits 0; workers-2 exits 0; workers-3 exits 0"
 	plain := jobset(0, "")
 	restarts := func(n string) string { return jobset(0, "failurePolicy: {maxRestarts: "+n+"}") }
@@ -55,6 +56,7 @@ func TestJobSet(t *testing.T) {
 
 // TestJobSetPolicyOfPods: a pod failure policy decides why a Job of the set fails.
 func TestJobSetPolicyOfPods(t *testing.T) {
+	t.Parallel()
 	file := func(rules string) string {
 		return "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: job}\nspec:\n  failurePolicy: {maxRestarts: 1, rules: [" + rules + "]}\n" +
 			"  replicatedJobs:\n  - name: main\n    template:\n      spec:\n        backoffLimit: 0\n" +
@@ -73,6 +75,7 @@ func TestJobSetPolicyOfPods(t *testing.T) {
 
 // TestTrainJob: docs/formats.md, the runtimes' own limit of 6 failures.
 func TestTrainJob(t *testing.T) {
+	t.Parallel()
 	trainjob := "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: job}\nspec:\n  suspend: false\n  activeDeadlineSeconds: 600\n" +
 		"  runtimeRef: {name: torch-distributed}\n  trainer: {image: \"i:1\", command: [run], numNodes: 2}\n"
 	const six = "node-0 exits 1; node-1 exits 1; node-0 exits 137; node-0 exits 2; node-1 exits 139; node-1 exits 1;"

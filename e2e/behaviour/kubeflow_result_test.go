@@ -4,6 +4,7 @@ import "testing"
 
 // TestTFJobResult: D.7.
 func TestTFJobResult(t *testing.T) {
+	t.Parallel()
 	chief := kubeflow("TFJob", "", "Chief", "PS", "Worker 2", "Evaluator")
 	workers := kubeflow("TFJob", "", "PS", "Worker 3")
 	all := kubeflow("TFJob", "successPolicy: AllWorkers", "PS", "Worker 2")
@@ -31,6 +32,7 @@ func TestTFJobResult(t *testing.T) {
 }
 
 func TestPyTorchJobResult(t *testing.T) {
+	t.Parallel()
 	master := kubeflow("PyTorchJob", "", "Master 1 Never", "Worker 2 Never")
 	workers := kubeflow("PyTorchJob", "", "Worker 2 Never")
 	elastic := kubeflow("PyTorchJob", "elasticPolicy: {minReplicas: 1, maxReplicas: 3}", "Worker 3 OnFailure")
@@ -51,6 +53,7 @@ func TestPyTorchJobResult(t *testing.T) {
 }
 
 func TestMXJobResult(t *testing.T) {
+	t.Parallel()
 	train := kubeflow("MXJob", alone, "Scheduler", "Server 2", "Worker 2")
 	check(t, []row{
 		{"D.7 MXJob: the Scheduler's success is the job's", train, "scheduler-0 exits 0", "Succeeded Completed"},
@@ -67,6 +70,7 @@ func TestMXJobResult(t *testing.T) {
 // TestOtherKubeflowResults: of kinds that the specification of the seeds does
 // not speak of; docs/formats.md says what their operators do.
 func TestOtherKubeflowResults(t *testing.T) {
+	t.Parallel()
 	xgb := kubeflow("XGBoostJob", "", "Master", "Worker 2")
 	mpi := kubeflow("MPIJob", "", "Launcher", "Worker 2")
 	mpi2 := kubeflowOf("kubeflow.org/v2beta1", "MPIJob", "", "Launcher", "Worker 2")

@@ -40,6 +40,7 @@ const alone = "jobMode: MXTrain"
 
 // TestKubeflowExitCodes: E.1, D.6. The retries count because of backoffLimit.
 func TestKubeflowExitCodes(t *testing.T) {
+	t.Parallel()
 	const retried, failed = "Running; worker-0 retry", "Failed PermanentExit"
 	for _, tt := range []struct{ how, early, now string }{
 		{"exits 1", failed, failed},
@@ -73,6 +74,7 @@ func TestKubeflowExitCodes(t *testing.T) {
 
 // TestKubeflowPolicies: D.6, the policies that do not look at the code.
 func TestKubeflowPolicies(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"exits 1", "exits 127", "exits 137", "exits 139", "exits 210", "OOMKilled"} {
 		reason := "Failed Exited"
 		if how == "OOMKilled" {
@@ -101,6 +103,7 @@ func TestKubeflowPolicies(t *testing.T) {
 }
 
 func TestKubeflowRunPolicy(t *testing.T) {
+	t.Parallel()
 	backoff := func(n string) string {
 		return kubeflow("PyTorchJob", "runPolicy: {backoffLimit: "+n+"}", "Master 1 OnFailure", "Worker 2 ExitCode")
 	}

@@ -47,6 +47,7 @@ func lateTfjob(roles ...string) string {
 // TestTfJobExitCodes: no retry of an operator uses up anything. kubeflow.org/v1alpha1
 // is read as its last operator was, which had the codes of v0.2 on.
 func TestTfJobExitCodes(t *testing.T) {
+	t.Parallel()
 	const retried, failed = "Running; master-0 free retry", "Failed PermanentExit"
 	for _, tt := range []struct{ how, before, since string }{
 		{"exits 1", failed, failed},
@@ -84,6 +85,7 @@ func TestTfJobExitCodes(t *testing.T) {
 }
 
 func TestTfJobResult(t *testing.T) {
+	t.Parallel()
 	const headed = "WORKER:0 chief, "
 	check(t, []row{
 		{"B.9: MASTER succeeded, the job has", tfjob("WORKER 2", "PS"), "master-0 exits 0", "Succeeded Completed"},
@@ -107,6 +109,7 @@ func TestTfJobResult(t *testing.T) {
 
 // TestTfJobLeft: B.11, what is left of a job's pods when it is over.
 func TestTfJobLeft(t *testing.T) {
+	t.Parallel()
 	const script = "worker-0 exits 0; master-0 exits 0"
 	tf4 := func(policy string) string {
 		return listed("kubeflow.org/v1alpha1", "TFJob", "cleanupPodPolicy: "+policy, "MASTER", "WORKER")
@@ -126,6 +129,7 @@ func mxjob(mode string, roles ...string) string {
 }
 
 func TestMxJob(t *testing.T) {
+	t.Parallel()
 	dist := mxjob("dist", "SCHEDULER", "SERVER", "WORKER 2")
 	local := mxjob("local", "WORKER")
 	var rows []row
@@ -160,6 +164,7 @@ func TestMxJob(t *testing.T) {
 
 // TestLateMXJob: C.9, the MXJob of kubeflow.org/v1alpha1.
 func TestLateMXJob(t *testing.T) {
+	t.Parallel()
 	mxjob := func(more string) string {
 		return listed("kubeflow.org/v1alpha1", "MXJob", more, "SCHEDULER", "SERVER", "WORKER 2")
 	}

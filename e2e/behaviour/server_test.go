@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -29,7 +30,14 @@ import (
 	"github.com/trainyard/trainyard/runner/kubernetes"
 )
 
-func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+// TestMain lets more rows run side by side than there are cores, unless it is
+// said otherwise: they mostly wait for the API server.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
+	}
+	os.Exit(cluster.Main(m))
+}
 
 // server is the real loop and the real backend on a real API server. The test
 // plays the scheduler and the nodes, and looks at all that comes of it.

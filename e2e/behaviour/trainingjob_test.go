@@ -19,6 +19,7 @@ const retries2 = "retry: {limit: 2}"
 
 // TestTrainingJobTable: the built-in table, for a task of two retries.
 func TestTrainingJobTable(t *testing.T) {
+	t.Parallel()
 	const counted, free = "Running; worker-0 retry", "Running; worker-0 free retry"
 	file := training("", retries2)
 	for _, tt := range []struct{ how, want string }{
@@ -55,6 +56,7 @@ func TestTrainingJobTable(t *testing.T) {
 }
 
 func TestTrainingJobRetries(t *testing.T) {
+	t.Parallel()
 	run := training("retry: {limit: 1}", "")
 	own := func(rule string) string { return training("failureRules: [{"+rule+"}]", "retry: {limit: 1}") }
 	daemon := training("", "") + "  - {name: ps, daemon: true, template: {spec: {containers: [{name: main, image: \"i:1\", command: [run]}]}}}\n"

@@ -13,6 +13,7 @@ import (
 // TestWaits: how long worker-0, or the run when no task of it is tried again,
 // waits after so many failures. Waits are shortened by up to a fifth, and ends are known to the second.
 func TestWaits(t *testing.T) {
+	t.Parallel()
 	const kubelet, controller = 5 * time.Minute, 10 * time.Minute
 	for _, tt := range []struct {
 		rule, file, task, fails string
