@@ -47,7 +47,8 @@ func TestClusterSoak(t *testing.T) {
 		t.Skip("runs with -soak 30m alone")
 	}
 	c := cluster.Start(t, cluster.Options{Nodes: 4, NodeGrace: 10 * time.Second, Audit: true})
-	end := time.Now().Add(*soak)
+	end, did := time.Now().Add(*soak), []string{}
+	defer func() { fmt.Printf("soak: %d rounds\n%s\n", len(did), strings.Join(did, "\n")) }()
 	for seed := *chaosSeed; time.Now().Before(end) && !t.Failed(); seed++ {
 		size := chaosSize{jobs: 45, span: 60 * time.Second, gap: 3 * time.Second, last: 10 * time.Second, rest: 4 * time.Minute, lease: seed%3 == 0}
 		if seed%4 == 0 {
@@ -55,8 +56,14 @@ func TestClusterSoak(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("seed-%d", seed), func(t *testing.T) {
 			x := newChaos(t, c, seed, size)
+			defer func() {
+				found := "nothing was found"
+				if t.Failed() {
+					found = "SOMETHING WAS FOUND"
+				}
+				did = append(did, fmt.Sprintf("seed %d: %s: %s", seed, found, x.told()))
+			}()
 			x.run()
-			fmt.Printf("seed %d: %s\n", seed, x.told())
 		})
 	}
 }
@@ -176,6 +183,10 @@ func (x *chaos) run() {
 	x.t.Logf("seed %d: %s", x.seed, x.told())
 	x.laws()
 	x.removeAll()
+	require.NoError(x.t, x.d.cmd.Process.Signal(os.Interrupt)) // its last push ends before the remote is deleted
+	err := <-x.d.done
+	x.d.done <- err
+	require.NoError(x.t, err)
 }
 
 // healUntil lets time pass, and heals what is due in it.
