@@ -191,6 +191,8 @@ func (s *server) look() []corev1.Pod {
 	for _, p := range pods {
 		if uid, ok := s.born[p.Name]; ok {
 			require.Equal(s.t, uid, p.UID, "pod %s was made twice", p.Name)
+		} else {
+			require.Contains(s.t, p.Finalizers, repo.Finalizer, "pod %s was born without it", p.Name)
 		}
 		s.born[p.Name] = p.UID
 		if slices.Contains(p.Finalizers, repo.Finalizer) {
