@@ -59,7 +59,7 @@ func (d *decision) find(role *repo.Role, r *repo.RoleRecord, t *repo.TaskRecord,
 	} else if !d.overtaken(next) {
 		return
 	}
-	if a := last(t); a != nil && a.Result != repo.Stopped && t.RetryAt == nil {
+	if a := last(t); a != nil && a.Result != repo.Stopped && t.RetryAt == nil && a.Attempt >= t.FirstAttempt {
 		if d.planRetry(role, t, a); t.RetryAt == nil { // it was decided before, and counts
 			t.Retries.Total++
 		}

@@ -54,7 +54,8 @@ type server struct {
 	mains     map[string]string     // main containers of roles that name one
 	born      map[string]types.UID  // every pod that ever was, by name
 	held      map[string]corev1.Pod // that were when we last looked
-	exempt    map[string]bool       // pods that somebody else let go
+	passes    int
+	exempt    map[string]bool // pods that somebody else let go
 }
 
 func newServer(t *testing.T) *server {
@@ -74,13 +75,12 @@ func (s *server) open(w *world) {
 	}}, metav1.CreateOptions{})
 	require.NoError(s.t, err)
 	s.namespace = made.Name
-	for _, name := range []string{"default", "job-launcher"} {
-		_, err = s.client.CoreV1().ServiceAccounts(s.namespace).Create(s.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		if !apierrors.IsAlreadyExists(err) {
-			require.NoError(s.t, err)
-		}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	if _, err = s.client.CoreV1().ServiceAccounts(s.namespace).Create(s.ctx, account, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+		require.NoError(s.t, err)
 	}
 	s.key = repo.Key{Namespace: s.namespace, Name: w.job.Name}
+	s.ledger.keep(repo.Record{Metadata: repo.RecordMeta{Namespace: s.namespace, Name: "keeper"}, Phase: repo.PhaseSucceeded})
 	log := zerolog.New(s.troubles)
 	s.backend, err = kubernetes.New(kubernetes.Options{Config: stage(s.t).Config(), Environment: "default", Namespaces: []string{s.namespace}, Log: log})
 	require.NoError(s.t, err)
@@ -90,23 +90,24 @@ func (s *server) open(w *world) {
 			s.t.Logf("%s: the loop said:\n%s", s.namespace, s.troubles.text.String())
 		}
 	})
-	s.start()
-	s.define(w)
+	s.start(w)
 }
 
 // start is a new daemon's loop: it knows what the ledger and the server know.
-func (s *server) start() {
+func (s *server) start(w *world) {
 	s.loop = runner.New(s.backend, s.ledger, runner.Options{Environment: "default", Log: zerolog.New(s.troubles)})
 	require.NoError(s.t, s.loop.Load(s.ctx))
+	s.define(w)
 }
 
-// define tells the loop of the job; a second one that nobody looks at keeps its
-// removal from being taken for a mistake.
+// define tells the loop of the job, and of one that is there for ever: else the
+// removal of the other would be taken for a mistake.
 func (s *server) define(w *world) {
 	if s.loop == nil {
 		return
 	}
-	defs := &repo.Definitions{Revision: fmt.Sprintf("r%d", w.revision), Jobs: []repo.Job{{Key: repo.Key{Namespace: s.namespace, Name: "keeper"}}}}
+	keeper := repo.Job{Key: repo.Key{Namespace: s.namespace, Name: "keeper"}}
+	defs := &repo.Definitions{Revision: fmt.Sprintf("r%d", w.revision), Jobs: []repo.Job{keeper}}
 	if w.job != nil {
 		w.job.Namespace = s.namespace
 		for _, r := range w.job.Roles {
@@ -132,6 +133,11 @@ func (s *server) pass(w *world) (idle bool) {
 	before, said := s.versions(), s.troubles.count.Load()
 	s.loop.Reconcile(s.ctx, w.now, s.key)
 	pods := s.look()
+	if s.passes++; s.passes%4 == 3 { // a daemon is killed before it has pushed what it has done
+		s.start(w)
+		s.loop.Reconcile(s.ctx, w.now, s.key)
+		pods = s.look()
+	}
 	pushed, err := s.loop.Publish(s.ctx, w.now)
 	require.NoError(s.t, err)
 	if s.nodes(w, pods) {
@@ -191,6 +197,8 @@ func (s *server) look() []corev1.Pod {
 	for _, p := range pods {
 		if uid, ok := s.born[p.Name]; ok {
 			require.Equal(s.t, uid, p.UID, "pod %s was made twice", p.Name)
+		} else {
+			require.Contains(s.t, p.Finalizers, repo.Finalizer, "pod %s was born without it", p.Name)
 		}
 		s.born[p.Name] = p.UID
 		if slices.Contains(p.Finalizers, repo.Finalizer) {
@@ -284,13 +292,17 @@ func (l *ledger) Load(context.Context) (out []repo.Record, err error) {
 	return out, nil
 }
 
+func (l *ledger) keep(r repo.Record) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // records are plain data
+	}
+	l.records[r.Key()] = text
+}
+
 func (l *ledger) Publish(_ context.Context, book runner.Book) (bool, error) {
 	for _, c := range book.Changes {
-		text, err := json.Marshal(c.Record)
-		if err != nil {
-			return false, err
-		}
-		l.records[c.Record.Key()] = text
+		l.keep(c.Record)
 		note := func(tasks []repo.TaskRecord) {
 			for _, t := range tasks {
 				for _, a := range t.Attempts {
