@@ -43,12 +43,12 @@ func (d *Daemon) lead(ctx, term context.Context) error {
 	}
 	for {
 		loop, err := d.serve(ctx, term)
-		var overtaken *overtakenError
+		var overtaken *runner.OvertakenError
 		switch {
 		case term.Err() != nil:
 			return d.forget() // no push after that: the next leader's records are newer
 		case errors.As(err, &overtaken):
-			d.opts.Log.Error().Msg(overtaken.Error() + "; all records are read again")
+			d.opts.Log.Error().Msg(err.Error() + "; all records are read again")
 			if wait(ctx, term) {
 				continue
 			}
@@ -119,7 +119,7 @@ func (d *Daemon) serve(ctx, term context.Context) (*runner.Loop, error) {
 	d.loop = loop
 	d.mu.Unlock()
 	err := loop.Run(work, definitions, o.Hasten, o.Once)
-	var overtaken *overtakenError
+	var overtaken *runner.OvertakenError
 	if cause := context.Cause(work); errors.As(cause, &overtaken) && ctx.Err() == nil {
 		return loop, cause
 	}

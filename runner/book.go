@@ -1,15 +1,29 @@
-package daemon
+package runner
 
 import (
 	"fmt"
-	"io/fs"
-	"path"
+	"time"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
-	"github.com/trainyard/trainyard/runner"
-	"github.com/trainyard/trainyard/status"
-	"github.com/trainyard/trainyard/sync"
 )
+
+// Book is what a publish carries.
+type Book struct {
+	At       time.Time
+	Revision string // of the watched branch
+	Changes  []repo.Change
+	Records  []repo.Record // all of the environment, changed or not, by key
+	Notices  []string      // for the dashboard: what somebody should look at
+}
+
+// Branch is what the ledger's branch holds now.
+type Branch interface {
+	// Touched says whether anybody else may have been at a job's record since
+	// this daemon last read or wrote the branch.
+	Touched(key repo.Key) bool
+	// Record is a job's record with its history, nil when there is none that can be read.
+	Record(key repo.Key) *repo.Record
+}
 
 // A record can be made again from its pods, but for one thing: how a pod has
 // ended that was released since is in the record alone. So a record on the
@@ -18,43 +32,41 @@ import (
 // everything again. An older state of the branch that somebody put back knows
 // of no such end, and is overwritten; so is what people change by hand.
 
-// overtakenError says that a record on the branch knows more than ours.
-type overtakenError struct {
-	branch string
-	job    repo.Key
-	what   string
-}
-
-func (e *overtakenError) Error() string {
-	return fmt.Sprintf("branch %s: another daemon writes the record of %s: it knows that %s, which this daemon does not", e.branch, e.job, e.what)
-}
-
-// compare looks at the records that are about to be overwritten, if anybody has
-// been at the branch since.
-func (l *ledger) compare(tip *gitsync.Snapshot, changes []repo.Change) error {
-	if tip == nil || tip.Revision() == l.seen {
-		return nil
+// Revise says what a push of the book writes to a branch as it is now: its
+// changes, and every other record at which somebody else has been, as it was. It
+// is an *OvertakenError when the branch knows more.
+func (b *Book) Revise(branch Branch) ([]repo.Change, error) {
+	out := append([]repo.Change(nil), b.Changes...)
+	changing := make(map[repo.Key]bool, len(out))
+	for i := range out {
+		changing[out[i].Record.Key()] = true
 	}
-	layout := l.shared.get()
-	for i := range changes {
-		mine := &changes[i].Record
-		dir := layout.RecordDir(l.environment, mine.Key())
-		text, err := fs.ReadFile(tip, path.Join(dir, repo.StatusFile))
-		if err != nil {
-			continue // it is not there
+	for i := range b.Records {
+		mine := &b.Records[i]
+		key := mine.Key()
+		if !branch.Touched(key) {
+			continue
 		}
-		theirs, err := status.Decode(text)
-		if err != nil {
-			continue // nobody can read it, so it knows nothing
+		if theirs := branch.Record(key); theirs != nil && mine.Damaged == "" {
+			if what := news(theirs, mine); what != "" {
+				return nil, &OvertakenError{Job: key, What: what}
+			}
 		}
-		if text, err := fs.ReadFile(tip, path.Join(dir, repo.HistoryFile)); err == nil {
-			theirs.History, _ = status.DecodeHistory(repo.HistoryFile, text)
-		}
-		if what := news(&theirs, mine); what != "" {
-			return &overtakenError{branch: l.branch, job: mine.Key(), what: what}
+		if !changing[key] {
+			out = append(out, repo.Change{Record: *mine})
 		}
 	}
-	return nil
+	return out, nil
+}
+
+// OvertakenError says that a record on the branch knows of an end that ours does not.
+type OvertakenError struct {
+	Job  repo.Key
+	What string
+}
+
+func (e *OvertakenError) Error() string {
+	return fmt.Sprintf("another daemon writes the record of %s: it knows that %s, which this daemon does not", e.Job, e.What)
 }
 
 // news is an end that their record knows of and mine does not, "" if there is none.
@@ -95,7 +107,7 @@ func newsOfTasks(theirs, mine *repo.Record) string {
 				continue
 			}
 			for _, a := range task.Attempts {
-				if a.Outcome != nil && a.UID != "" && a.Reason != runner.ReasonPodLost && !knowsEnd(my, a.Attempt) {
+				if a.Outcome != nil && a.UID != "" && a.Reason != ReasonPodLost && !knowsEnd(my, a.Attempt) {
 					return fmt.Sprintf("pod %s has ended", a.Pod)
 				}
 			}
