@@ -81,7 +81,7 @@ func news(theirs, mine *repo.Record) string {
 		}
 	}
 	their, my := theirs.Run, mine.Run
-	if their == nil || my == nil || their.ID != my.ID || over[my.ID] || their.Attempt < my.Attempt {
+	if their == nil || my == nil || their.ID != my.ID || their.Attempt < my.Attempt {
 		return ""
 	}
 	if their.Attempt > my.Attempt {
@@ -116,11 +116,12 @@ func newsOfTasks(theirs, mine *repo.Record) string {
 	return ""
 }
 
-// knowsEnd says whether a task's record knows that one of its attempts is over.
+// knowsEnd says whether a task's record knows how one of its attempts ended. A
+// pod that was lost to us may have been released by whoever saw its end.
 func knowsEnd(t *repo.TaskRecord, attempt int32) bool {
 	for _, a := range t.Attempts {
 		if a.Attempt == attempt {
-			return a.Outcome != nil
+			return a.Outcome != nil && a.Reason != ReasonPodLost
 		}
 		if a.Attempt > attempt {
 			return true
