@@ -173,7 +173,9 @@ var errRefused = errors.New("refused")
 func (l *Loop) create(ctx context.Context, now time.Time, e *entry, run *repo.Run, a Action, addr repo.Addresses) error {
 	pod, err := stamped(run, a, addr)
 	if err == nil {
+		l.asks(e, pod.Name)
 		err = l.backend.Create(ctx, pod)
+		l.answered(e, pod.Name, err)
 	}
 	switch {
 	case err == nil:

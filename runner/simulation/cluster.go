@@ -26,8 +26,9 @@ type node struct{ silent bool }
 
 // prepared is what Prepare has made for a run, under a UID of its own.
 type prepared struct {
-	uid int
-	run repo.Run
+	uid  int
+	run  repo.Run
+	late bool // by a request that nobody waited for any more
 }
 
 // pod is one on the cluster. api is how the server shows it: replaced with each
