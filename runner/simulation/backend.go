@@ -131,6 +131,21 @@ func (w *world) overtake(e *effect) {
 	}
 }
 
+// settleLate settles what becomes of delayed creations: no request is older than
+// the start of a daemon.
+func (w *world) settleLate() {
+	late := w.late
+	w.late = nil
+	for _, e := range late {
+		switch {
+		case e.task == "":
+			w.late = append(w.late, e)
+		case w.chance(50):
+			w.deliverLate(e)
+		}
+	}
+}
+
 // deliverLate lets a request arrive that nobody waits for any more. One that
 // creates a pod is not that old that its pod has come and gone meanwhile.
 func (w *world) deliverLate(e *effect) {
@@ -241,6 +256,7 @@ func (b *backend) Prepare(_ context.Context, run *repo.Run, attempt int32) (repo
 // Runs implements runner.Backend. The pods are listed with them.
 func (b *backend) Runs(context.Context) (out []repo.Run, err error) {
 	err = b.call("list", false, b.api, func() error {
+		b.settleLate()
 		out, b.uids = nil, map[string]int{}
 		for _, r := range b.cluster.runs {
 			out = append(out, r.run)

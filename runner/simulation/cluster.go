@@ -128,6 +128,7 @@ func (w *world) end(p *pod, code int32) {
 		return
 	}
 	p.fate.end(code, p.deleting())
+	p.endedAt = w.now
 	if w.tracing() {
 		w.say("pod %s ends with %d", p.name, code)
 	}
@@ -162,6 +163,7 @@ const grace = 30
 // askToEnd is the server taking the deletion of a pod.
 func (w *world) askToEnd(p *pod) {
 	if !p.deleting() {
+		p.unclear = p.ended() && w.now.Sub(p.endedAt) <= 10*time.Second
 		seconds := int64(grace)
 		at := metav1.NewTime(w.told().Add(grace * time.Second))
 		if p.node == 0 || p.ended() {

@@ -260,6 +260,7 @@ func (l *laws) truth(a *repo.TaskAttemptRecord, f *fate) {
 		l.break_("pod %s is %s (%s, %s): %s: %+v", a.Pod, a.Result, a.Reason, a.Class, why, *f)
 	}
 	switch {
+	case f.unclear:
 	case a.Reason == runner.ReasonPodLost:
 		wrong("its outcome was there")
 	case !f.asked && f.code == 0 && a.Result != repo.Succeeded:

@@ -152,4 +152,5 @@ func (w *world) nextWake() (least time.Duration) {
 	}
 	return least
 }
+
 const twoDaemons = 0
