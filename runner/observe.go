@@ -20,23 +20,32 @@ func (d *decision) observe(job *repo.Job) (moved bool) {
 		if role == nil {
 			role = &repo.Role{}
 		}
-		d.find(role, r, t, pods)
-		a := live(t)
-		if a == nil {
-			return
-		}
-		if p := pods[a.Pod]; p != nil {
-			moved = d.see(job, role, r, t, p) || moved
-		} else {
-			moved = d.miss(a, d.attemptOf(r, t, a.Attempt)) || moved
-		}
-		if a.Outcome == nil && a.StartedAt != nil {
-			t.Phase = repo.TaskRunning
-		}
-		if a.Outcome != nil && a.Result == repo.Stopped {
-			t.Phase = repo.TaskStopped
+		for d.observeTask(job, role, r, t, pods) { // of a record that lags behind, all attempts that were made
+			moved = true
 		}
 	})
+	return moved
+}
+
+// observeTask brings what the pod of a task's live attempt tells into the record,
+// and says whether that ended it.
+func (d *decision) observeTask(job *repo.Job, role *repo.Role, r *repo.RoleRecord, t *repo.TaskRecord, pods map[string]*Pod) (moved bool) {
+	d.find(role, r, t, pods)
+	a := live(t)
+	if a == nil {
+		return false
+	}
+	if p := pods[a.Pod]; p != nil {
+		moved = d.see(job, role, r, t, p)
+	} else {
+		moved = d.miss(a, d.attemptOf(r, t, a.Attempt))
+	}
+	if a.Outcome == nil && a.StartedAt != nil {
+		t.Phase = repo.TaskRunning
+	}
+	if a.Outcome != nil && a.Result == repo.Stopped {
+		t.Phase = repo.TaskStopped
+	}
 	return moved
 }
 

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -138,6 +139,7 @@ func (w *world) restore() {
 		return
 	}
 	w.remote.lost = w.remote.head
+	w.late = slices.DeleteFunc(w.late, func(e *effect) bool { return e.name == "push" }) // they would land on a state from before
 	for range 1 + w.below(3) {
 		if w.remote.head.parent != nil {
 			w.remote.head = w.remote.head.parent

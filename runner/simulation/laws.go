@@ -247,7 +247,7 @@ func (l *laws) outcome(c *commit, rec *repo.Record, a *repo.TaskAttemptRecord) {
 		return
 	}
 	l.truth(a, f)
-	if a.Result == repo.Failed && !l.mute[a.Pod] && (a.Log != "" || !f.asked) {
+	if a.Result == repo.Failed && !l.mute[a.Pod] && !f.unclear && (a.Log != "" || !f.asked) {
 		if text, ok := c.tail(tailPath(rec.Key(), a.Log)); !ok || text != logOf(a.Pod) {
 			l.break_("pod %s has failed, and the end of its log is lost", a.Pod)
 		}
