@@ -90,7 +90,9 @@ func (l *Loop) found(ctx context.Context, e *entry, all []corev1.Pod) ([]corev1.
 // seeks says whether an attempt is to be given up whose pod has to be looked for first.
 func (e *entry) seeks() (yes bool) {
 	if len(e.asked) > 0 {
-		e.attempts(func(a *repo.TaskAttemptRecord) { yes = yes || a.Outcome == nil && a.Stop != "" && a.UID == "" && e.asked[a.Pod] })
+		e.attempts(func(a *repo.TaskAttemptRecord) {
+			yes = yes || a.Outcome == nil && a.Stop != "" && a.UID == "" && e.asked[a.Pod]
+		})
 	}
 	return yes
 }

@@ -163,7 +163,7 @@ const grace = 30
 // askToEnd is the server taking the deletion of a pod.
 func (w *world) askToEnd(p *pod) {
 	if !p.deleting() {
-		p.unclear = p.ended() && w.now.Sub(p.endedAt) <= 10*time.Second
+		p.unclear = p.ended() && w.now.Sub(p.endedAt) <= 11*time.Second
 		seconds := int64(grace)
 		at := metav1.NewTime(w.told().Add(grace * time.Second))
 		if p.node == 0 || p.ended() {

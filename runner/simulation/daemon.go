@@ -24,7 +24,8 @@ type daemon struct {
 	backend *backend
 	threads []*thread
 	loaded  bool
-	defined int // revision that the loop has
+	dirty   bool // something may be to be published
+	defined int  // revision that the loop has
 }
 
 // thread is one of a daemon's goroutines, as a coroutine: it stops at each of
@@ -104,7 +105,7 @@ func (d *daemon) begin() {
 
 // load makes a loop that knows nothing yet.
 func (d *daemon) load() {
-	d.loaded, d.defined, d.threads = false, 0, d.threads[:0]
+	d.loaded, d.dirty, d.defined, d.threads = false, false, 0, d.threads[:0]
 	d.ledger = &ledger{daemon: d}
 	d.loop = runner.New(d.backend, d.ledger, runner.Options{Environment: environment, Workers: 1, Parallel: 1, Log: zerolog.Nop()})
 	d.spawn("poll", d.poll)
@@ -158,10 +159,11 @@ func (d *daemon) poll(t *thread) {
 			d.defined = revision
 			d.loop.Define(d.clock(), defs)
 			d.wake()
+			d.dirty = true
 		}
 		if err == nil && d.ledger.moved() {
 			d.loop.Recheck()
-			d.wake()
+			d.wakePublisher()
 		}
 		t.sleep(d.clock().Add(10 * time.Second))
 	}
@@ -180,7 +182,9 @@ func (d *daemon) work(t *thread) {
 	}
 }
 
+// wakePublisher has the publisher look for what is new.
 func (d *daemon) wakePublisher() {
+	d.dirty = true
 	for _, t := range d.threads {
 		if t.name == "publish" && t.until.IsZero() {
 			t.asleep = false
@@ -191,6 +195,10 @@ func (d *daemon) wakePublisher() {
 // publish pushes what is new.
 func (d *daemon) publish(t *thread) {
 	for {
+		for !d.dirty {
+			t.sleep(time.Time{})
+		}
+		d.dirty = false
 		_, err := d.loop.Publish(ctx, d.clock())
 		var overtaken *runner.OvertakenError
 		switch {
@@ -198,10 +206,11 @@ func (d *daemon) publish(t *thread) {
 			d.again = append(d.again, d)
 			t.sleep(time.Time{})
 		case err != nil:
+			d.dirty = true
 			t.sleep(d.clock().Add(time.Second))
 		default:
 			d.wake()
-			t.sleep(time.Time{})
+			t.pause()
 		}
 	}
 }
