@@ -107,12 +107,13 @@ func (d *Daemon) serve(ctx, term context.Context) (*runner.Loop, error) {
 	o := &d.opts
 	records := &ledger{
 		mirror: d.mirror, branch: o.StatusBranch, environment: o.Environment, author: gitsync.Person{Name: o.AuthorName, Email: o.AuthorEmail},
-		shared: d.shared, log: o.Log, contended: o.Contended, overtaken: stop,
+		shared: d.shared, log: o.Log, contended: o.Contended, overtaken: stop, repository: o.Repository,
 	}
 	definitions := &source{
 		once: o.Once, own: d.shared.get().Root, mirror: d.mirror, branch: o.Branch, environment: o.Environment, renderer: d.renderer, shared: d.shared,
 	}
 	d.mu.Lock()
+	records.backend = d.backend
 	loop := runner.New(d.backend, records, runner.Options{
 		Environment: o.Environment, Workers: o.Workers, Parallel: o.Parallel, Poll: o.Poll, Publish: o.Publish, Forbidden: o.Forbidden, Log: o.Log, Hooks: d.watch(o.Hooks),
 	})

@@ -18,22 +18,30 @@ import (
 // everything again. An older state of the branch that somebody put back knows
 // of no such end, and is overwritten; so is what people change by hand.
 
-// overtakenError says that a record on the branch knows more than ours.
+// overtakenError says that a record on the branch knows more than ours, or that
+// the environment is not ours any more.
 type overtakenError struct {
 	branch string
 	job    repo.Key
 	what   string
+	lost   error // in the place of all of these
 }
 
 func (e *overtakenError) Error() string {
+	if e.lost != nil {
+		return e.lost.Error()
+	}
 	return fmt.Sprintf("branch %s: another daemon writes the record of %s: it knows that %s, which this daemon does not", e.branch, e.job, e.what)
 }
 
-// compare looks at the records that are about to be overwritten, if anybody has
-// been at the branch since.
+// compare looks at the records that are about to be overwritten, and whether the
+// environment is still ours, if anybody has been at the branch since.
 func (l *ledger) compare(tip *gitsync.Snapshot, changes []repo.Change) error {
 	if tip == nil || tip.Revision() == l.seen {
 		return nil
+	}
+	if err := l.rebound(tip); err != nil {
+		return &overtakenError{lost: err}
 	}
 	layout := l.shared.get()
 	for i := range changes {
