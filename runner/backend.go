@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"io"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -72,13 +71,4 @@ type Ledger interface {
 	// Publish brings changes to the remote. Without an error they are there;
 	// pushed is false if they were there before.
 	Publish(ctx context.Context, book Book) (pushed bool, err error)
-}
-
-// Book is what a publish carries.
-type Book struct {
-	At       time.Time
-	Revision string // of the watched branch
-	Changes  []repo.Change
-	Records  []repo.Record // all of the environment, changed or not, by key
-	Notices  []string      // for the dashboard: what somebody should look at
 }

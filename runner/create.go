@@ -148,6 +148,10 @@ func (l *Loop) createEach(ctx context.Context, now time.Time, e *entry, run *rep
 	for len(rest) > 0 && w.enter() {
 		a := rest[0]
 		rest = rest[1:]
+		if w.most == 1 {
+			w.leave(l.create(ctx, now, e, run, a, addr))
+			continue
+		}
 		group.Go(func() error {
 			w.leave(l.create(ctx, now, e, run, a, addr))
 			return nil

@@ -202,16 +202,29 @@ func (d *decision) ownDeletions(since time.Time) {
 		if hasEnded(&d.in.Record, &p) {
 			return
 		}
-		if role := d.def.Job.Role(r.Name); role != nil && t.RetryAt != nil { // it is not retried after all
-			t.RetryAt = nil
-			t.Retries.Total--
-			if _, accountable := shouldRetry(role.Retry, a.Outcome, t.Retries); accountable {
-				t.Retries.Accountable--
-			}
-		}
+		d.unplan(r, t)
 		a.Outcome, t.Phase = &repo.Outcome{Result: repo.Stopped, Reason: ReasonRunEnded, ExitCode: a.ExitCode}, repo.TaskStopped
 		a.Log = ""
 	})
+}
+
+// unplan takes a retry back that does not come to be after all.
+func (d *decision) unplan(r *repo.RoleRecord, t *repo.TaskRecord) {
+	a := last(t)
+	if t.RetryAt == nil || a == nil {
+		return
+	}
+	accountable := !a.Free // as far as anybody knows who has no definition any more
+	if d.def != nil {
+		if role := d.def.Job.Role(r.Name); role != nil {
+			_, accountable = shouldRetry(role.Retry, a.Outcome, t.Retries)
+		}
+	}
+	t.RetryAt = nil
+	t.Retries.Total--
+	if accountable && t.Retries.Accountable > 0 {
+		t.Retries.Accountable--
+	}
 }
 
 // closeAttempt gives the attempt its outcome: the run is tried again, or finished.
@@ -219,9 +232,10 @@ func (d *decision) closeAttempt() {
 	run := d.rec.Run
 	o := *run.Ending
 	at := d.lastEnd()
-	d.tasks(func(_ *repo.RoleRecord, t *repo.TaskRecord) {
+	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {
 		if !final(t) && live(t) == nil {
-			t.Phase, t.RetryAt = repo.TaskStopped, nil
+			d.unplan(r, t)
+			t.Phase = repo.TaskStopped
 		}
 	})
 	if !run.Stopping {

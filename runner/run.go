@@ -110,15 +110,25 @@ func (l *Loop) isDefined() bool {
 	return l.defined
 }
 
+// Step looks at the job whose time came first. If no job's has come it says when
+// the next one's does, zero for never.
+func (l *Loop) Step(ctx context.Context, now time.Time) (worked bool, next time.Time) {
+	key, ok, at := l.queue.next(now)
+	if !ok {
+		return false, at
+	}
+	l.Reconcile(ctx, now, key)
+	l.queue.done(key)
+	poke(l.progress)
+	return true, time.Time{}
+}
+
 // work looks at jobs whose time has come, one after another.
 func (l *Loop) work(ctx context.Context) error {
 	for {
-		now := time.Now()
-		key, ok, at, changed := l.queue.next(now)
-		if ok {
-			l.Reconcile(ctx, now, key)
-			l.queue.done(key)
-			poke(l.progress)
+		now, changed := time.Now(), l.queue.news()
+		worked, at := l.Step(ctx, now)
+		if worked {
 			if l.opts.Hooks.Decided != nil {
 				l.opts.Hooks.Decided(time.Since(now))
 			}
@@ -189,14 +199,17 @@ func (l *Loop) settle(ctx context.Context) bool {
 	return true
 }
 
+// Changed has a job looked at whose pods have changed.
+func (l *Loop) Changed(key repo.Key) {
+	l.mu.Lock()
+	l.entry(key)
+	l.mu.Unlock()
+	l.queue.hasten(key)
+}
+
 func (l *Loop) watchLoop(ctx context.Context) error {
 	for failures := 1; ; failures++ {
-		err := l.backend.Watch(ctx, func(key repo.Key) {
-			l.mu.Lock()
-			l.entry(key)
-			l.mu.Unlock()
-			l.queue.hasten(key)
-		})
+		err := l.backend.Watch(ctx, l.Changed)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

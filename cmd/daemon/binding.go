@@ -9,6 +9,7 @@ import (
 	"time"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
+	"github.com/trainyard/trainyard/runner"
 	"github.com/trainyard/trainyard/status"
 	"github.com/trainyard/trainyard/sync"
 )
@@ -130,21 +131,35 @@ func (l *ledger) settle(ctx context.Context, cluster string) (bound repo.Binding
 	return bound, nil
 }
 
+// reboundError says that an environment is not ours any more.
+type reboundError struct{ error }
+
+func (e *reboundError) Unwrap() error { return e.error }
+
 // rebound says why records must not be written under the binding that the tip
 // has now, nil if they may. One that is not there any more is written again.
-func (l *ledger) rebound(tip fs.FS) error {
+func (l *ledger) rebound(tip *gitsync.Snapshot) error {
 	if l.bound == nil || tip == nil {
 		return nil
 	}
 	there, err := l.binding(tip)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = l.agree(there, l.bound.Cluster)
 	}
-	now, err := l.agree(there, l.bound.Cluster)
-	if err == nil && now.Repository != l.bound.Repository && there.Repository != "" {
+	if err == nil && there.Repository != "" && there.Repository != l.bound.Repository {
 		err = fmt.Errorf("%s on branch %s says repository %s, and this daemon has begun as %s", l.shared.get().Binding(l.environment), l.branch, there.Repository, l.bound.Repository)
 	}
-	return err
+	if err != nil {
+		return &reboundError{err}
+	}
+	return nil
+}
+
+// isOvertaken says whether an error means that all has to be read again.
+func isOvertaken(err error) bool {
+	var newer *runner.OvertakenError
+	var rebound *reboundError
+	return errors.As(err, &newer) || errors.As(err, &rebound)
 }
 
 // tree is a snapshot as a file system; nil is none, and not a nil within one.

@@ -43,12 +43,11 @@ func (d *Daemon) lead(ctx, term context.Context) error {
 	}
 	for {
 		loop, err := d.serve(ctx, term)
-		var overtaken *overtakenError
 		switch {
 		case term.Err() != nil:
 			return d.forget() // no push after that: the next leader's records are newer
-		case errors.As(err, &overtaken):
-			d.opts.Log.Error().Msg(overtaken.Error() + "; all records are read again")
+		case isOvertaken(err):
+			d.opts.Log.Error().Msg(err.Error() + "; all records are read again")
 			if wait(ctx, term) {
 				continue
 			}
@@ -120,8 +119,7 @@ func (d *Daemon) serve(ctx, term context.Context) (*runner.Loop, error) {
 	d.loop = loop
 	d.mu.Unlock()
 	err := loop.Run(work, definitions, o.Hasten, o.Once)
-	var overtaken *overtakenError
-	if cause := context.Cause(work); errors.As(cause, &overtaken) && ctx.Err() == nil {
+	if cause := context.Cause(work); isOvertaken(cause) && ctx.Err() == nil {
 		return loop, cause
 	}
 	return loop, err
