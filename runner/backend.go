@@ -52,6 +52,12 @@ type Rehearser interface {
 	Rehearse(ctx context.Context, pods []*corev1.Pod) error
 }
 
+// Finder is a Backend whose Pods may be behind. Find is a pod as it is now, whoever
+// has heard of it; NotFound if there is none of that name that is ours.
+type Finder interface {
+	Find(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+}
+
 // Announcer is a Backend that shows at a pod what was decided about it. reason
 // is one word in CamelCase. It never waits, and may forget.
 type Announcer interface {

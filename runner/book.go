@@ -107,7 +107,7 @@ func newsOfTasks(theirs, mine *repo.Record) string {
 				continue
 			}
 			for _, a := range task.Attempts {
-				if a.Outcome != nil && a.UID != "" && a.Reason != ReasonPodLost && !knowsEnd(my, a.Attempt) {
+				if a.Outcome != nil && a.UID != "" && a.Reason != ReasonPodLost && !knowsEnd(my, &a) {
 					return fmt.Sprintf("pod %s has ended", a.Pod)
 				}
 			}
@@ -116,14 +116,14 @@ func newsOfTasks(theirs, mine *repo.Record) string {
 	return ""
 }
 
-// knowsEnd says whether a task's record knows how one of its attempts ended. A
-// pod that was lost to us may have been released by whoever saw its end.
-func knowsEnd(t *repo.TaskRecord, attempt int32) bool {
+// knowsEnd says whether a task's record knows of the end of one of its attempts,
+// as somebody else has told it. What the branch said first stays.
+func knowsEnd(t *repo.TaskRecord, told *repo.TaskAttemptRecord) bool {
 	for _, a := range t.Attempts {
-		if a.Attempt == attempt {
-			return a.Outcome != nil && a.Reason != ReasonPodLost
+		if a.Attempt == told.Attempt {
+			return a.Outcome != nil && a.Result == told.Result && a.Class == told.Class && a.Reason == told.Reason
 		}
-		if a.Attempt > attempt {
+		if a.Attempt > told.Attempt {
 			return true
 		}
 	}

@@ -79,6 +79,7 @@ type entry struct {
 	prepared  map[string]repo.Addresses
 	refused   map[string]string
 	troubles  map[string]string
+	asked     map[string]bool   // pods that may have been created, and nobody has seen
 	tails     map[string]string // by pod, until pushed
 	failures  int               // passes in a row that met an error
 	cause     string            // of the last of them

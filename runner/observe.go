@@ -163,6 +163,9 @@ func (d *decision) miss(a *repo.TaskAttemptRecord, id repo.TaskAttempt) bool {
 	switch why := d.in.Refused[a.Pod]; {
 	case why != "":
 		o = repo.Outcome{Result: repo.Failed, Class: repo.Permanent, Reason: ReasonPodRefused, Message: cut(why)}
+	case a.UID == "" && d.in.Asked[a.Pod]:
+		a.Waiting = cut(d.in.Troubles[a.Pod])
+		return false
 	case a.Stop == ReasonStartDeadline:
 		o = repo.Outcome{Result: repo.Failed, Class: repo.Unknown, Reason: a.Stop, Message: "did not start in time: " + cmp.Or(d.in.Troubles[a.Pod], a.Waiting)}
 	case (a.UID != "" || d.overtaken(id)) && a.Stop == "":

@@ -131,8 +131,27 @@ func (w *world) overtake(e *effect) {
 	}
 }
 
-// deliverLate lets a request arrive that nobody waits for any more.
+// settleLate settles what becomes of delayed creations: no request is older than
+// the start of a daemon.
+func (w *world) settleLate() {
+	late := w.late
+	w.late = nil
+	for _, e := range late {
+		switch {
+		case e.task == "":
+			w.late = append(w.late, e)
+		case w.chance(50):
+			w.deliverLate(e)
+		}
+	}
+}
+
+// deliverLate lets a request arrive that nobody waits for any more. One that
+// creates a pod is not that old that its pod has come and gone meanwhile.
 func (w *world) deliverLate(e *effect) {
+	if e.task != "" && w.laws.fates[strings.TrimPrefix(e.name, "create ")] != nil {
+		return
+	}
 	was := w.arriving
 	w.arriving = true
 	w.say("late arrives: %s", e.name)
@@ -224,7 +243,7 @@ func (b *backend) Prepare(_ context.Context, run *repo.Run, attempt int32) (repo
 		there := b.cluster.run(run.ID)
 		if there == nil {
 			b.cluster.uids++
-			there = &prepared{uid: b.cluster.uids}
+			there = &prepared{uid: b.cluster.uids, late: b.arriving}
 			b.cluster.runs = append(b.cluster.runs, there)
 		}
 		there.run = *run
@@ -237,6 +256,7 @@ func (b *backend) Prepare(_ context.Context, run *repo.Run, attempt int32) (repo
 // Runs implements runner.Backend. The pods are listed with them.
 func (b *backend) Runs(context.Context) (out []repo.Run, err error) {
 	err = b.call("list", false, b.api, func() error {
+		b.settleLate()
 		out, b.uids = nil, map[string]int{}
 		for _, r := range b.cluster.runs {
 			out = append(out, r.run)
@@ -276,13 +296,35 @@ func (b *backend) Pods(_ context.Context, key repo.Key) ([]corev1.Pod, error) {
 	return out, nil
 }
 
+// Find implements runner.Finder.
+func (b *backend) Find(_ context.Context, _, name string) (api *corev1.Pod, err error) {
+	err = b.call("get "+name, false, b.api, func() error {
+		b.overtake(&effect{name: "create " + name, task: taskOf(name)})
+		p := b.cluster.find(name)
+		if p == nil {
+			return apierrors.NewNotFound(pods, name)
+		}
+		api = p.api
+		return nil
+	})
+	return api, err
+}
+
+// taskOf is a pod's name without the numbers of its attempts.
+func taskOf(pod string) string {
+	for range 2 {
+		pod = pod[:strings.LastIndexByte(pod, '-')]
+	}
+	return pod
+}
+
 var pods = corev1.Resource("pods")
 
 // Create implements runner.Backend.
 func (b *backend) Create(_ context.Context, api *corev1.Pod) error {
 	run := api.Labels[repo.LabelRun]
 	owner := b.uids[run]
-	return b.send(&effect{name: "create " + api.Name, write: true, task: run + "/" + api.Labels[repo.LabelRole] + api.Labels[repo.LabelIndex], do: func() error {
+	return b.send(&effect{name: "create " + api.Name, write: true, task: taskOf(api.Name), do: func() error {
 		r := b.cluster.run(run)
 		switch {
 		case b.cluster.find(api.Name) != nil:

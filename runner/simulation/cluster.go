@@ -26,8 +26,9 @@ type node struct{ silent bool }
 
 // prepared is what Prepare has made for a run, under a UID of its own.
 type prepared struct {
-	uid int
-	run repo.Run
+	uid  int
+	run  repo.Run
+	late bool // by a request that nobody waited for any more
 }
 
 // pod is one on the cluster. api is how the server shows it: replaced with each
@@ -127,6 +128,7 @@ func (w *world) end(p *pod, code int32) {
 		return
 	}
 	p.fate.end(code, p.deleting())
+	p.endedAt = w.now
 	if w.tracing() {
 		w.say("pod %s ends with %d", p.name, code)
 	}
@@ -161,6 +163,7 @@ const grace = 30
 // askToEnd is the server taking the deletion of a pod.
 func (w *world) askToEnd(p *pod) {
 	if !p.deleting() {
+		p.unclear = p.ended() && w.now.Sub(p.endedAt) <= 10*time.Second
 		seconds := int64(grace)
 		at := metav1.NewTime(w.told().Add(grace * time.Second))
 		if p.node == 0 || p.ended() {

@@ -20,7 +20,9 @@ type fate struct {
 	byUs     bool  // a daemon asked
 	byOthers bool  // somebody else did
 	taken    bool  // by the cluster: preempted, evicted, its node lost
-	late     bool  // it was asked for by a request that nobody waited for any more
+	endedAt  time.Time
+	unclear  bool // it was deleted so soon after its end that nobody can tell what came first
+	late     bool // it was asked for by a request that nobody waited for any more
 }
 
 func (f *fate) end(code int32, asked bool) { f.done, f.code, f.asked = true, code, asked }
@@ -172,7 +174,8 @@ func (w *world) harm() {
 		w.disrupt(p, "DeletionByTaintManager")
 		w.askToEnd(p)
 	case kind == 4 && w.chance(10):
-		if r := w.cluster.run(p.run); r != nil {
+		// Before the branch has heard of a run, nobody else knows of it.
+		if r, rec := w.cluster.run(p.run), w.remote.head.record(p.key); r != nil && rec != nil && rec.Run != nil && rec.Run.ID == p.run {
 			w.say("what was prepared for run %s is deleted by hand", p.run)
 			w.forget(r)
 		}

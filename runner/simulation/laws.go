@@ -260,6 +260,7 @@ func (l *laws) truth(a *repo.TaskAttemptRecord, f *fate) {
 		l.break_("pod %s is %s (%s, %s): %s: %+v", a.Pod, a.Result, a.Reason, a.Class, why, *f)
 	}
 	switch {
+	case f.unclear:
 	case a.Reason == runner.ReasonPodLost:
 		wrong("its outcome was there")
 	case !f.asked && f.code == 0 && a.Result != repo.Succeeded:
@@ -270,9 +271,10 @@ func (l *laws) truth(a *repo.TaskAttemptRecord, f *fate) {
 		wrong("it had ended by itself")
 	case a.Result == repo.Failed && !f.asked && a.ExitCode != nil && *a.ExitCode != f.code:
 		wrong("another exit code")
+	case a.Reason == runner.ReasonStartDeadline: // it was to be given up anyhow
 	case a.Result == repo.Failed && f.asked && f.byOthers && !f.byUs && !f.taken && (a.Class != repo.Transient || !a.Free):
 		wrong("it was deleted by hand, which is nobody's fault")
-	case a.Result == repo.Failed && f.taken && !a.Free:
+	case a.Result == repo.Failed && f.taken && !f.byUs && !a.Free:
 		wrong("the cluster took it, which is nobody's fault")
 	}
 }
