@@ -43,11 +43,10 @@ func (d *Daemon) lead(ctx, term context.Context) error {
 	}
 	for {
 		loop, err := d.serve(ctx, term)
-		var overtaken *runner.OvertakenError
 		switch {
 		case term.Err() != nil:
 			return d.forget() // no push after that: the next leader's records are newer
-		case errors.As(err, &overtaken):
+		case isOvertaken(err):
 			d.opts.Log.Error().Msg(err.Error() + "; all records are read again")
 			if wait(ctx, term) {
 				continue
@@ -107,20 +106,20 @@ func (d *Daemon) serve(ctx, term context.Context) (*runner.Loop, error) {
 	o := &d.opts
 	records := &ledger{
 		mirror: d.mirror, branch: o.StatusBranch, environment: o.Environment, author: gitsync.Person{Name: o.AuthorName, Email: o.AuthorEmail},
-		shared: d.shared, log: o.Log, contended: o.Contended, overtaken: stop,
+		shared: d.shared, log: o.Log, contended: o.Contended, overtaken: stop, repository: o.Repository,
 	}
 	definitions := &source{
 		once: o.Once, own: d.shared.get().Root, mirror: d.mirror, branch: o.Branch, environment: o.Environment, renderer: d.renderer, shared: d.shared,
 	}
 	d.mu.Lock()
+	records.backend = d.backend
 	loop := runner.New(d.backend, records, runner.Options{
 		Environment: o.Environment, Workers: o.Workers, Parallel: o.Parallel, Poll: o.Poll, Publish: o.Publish, Forbidden: o.Forbidden, Log: o.Log, Hooks: d.watch(o.Hooks),
 	})
 	d.loop = loop
 	d.mu.Unlock()
 	err := loop.Run(work, definitions, o.Hasten, o.Once)
-	var overtaken *runner.OvertakenError
-	if cause := context.Cause(work); errors.As(cause, &overtaken) && ctx.Err() == nil {
+	if cause := context.Cause(work); isOvertaken(cause) && ctx.Err() == nil {
 		return loop, cause
 	}
 	return loop, err

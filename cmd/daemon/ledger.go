@@ -24,6 +24,12 @@ type ledger struct {
 	shared      *shared
 	log         zerolog.Logger
 	contended   func(times int)
+	// backend runs the pods of the records, and repository is the identity by
+	// which it marks them if the branch does not say another one. bound is what
+	// they have agreed on; nil if nothing had to be.
+	backend    Backend
+	repository string
+	bound      *repo.Binding
 	// overtaken ends the loop whose records would overwrite newer ones.
 	overtaken func(error)
 	// seen is the branch's revision as it was last read or written here: at that
@@ -34,11 +40,18 @@ type ledger struct {
 
 // Load implements runner.Ledger. A branch that does not exist holds no records.
 func (l *ledger) Load(ctx context.Context) ([]repo.Record, error) {
-	snap, _, err := l.mirror.Fetch(ctx, l.branch)
-	if errors.Is(err, gitsync.ErrNoBranch) {
-		return nil, nil
-	}
+	snap, err := l.fetch(ctx)
 	if err != nil {
+		return nil, err
+	}
+	settled, err := l.bind(ctx, tree(snap))
+	if err != nil {
+		return nil, err
+	}
+	if settled {
+		snap, err = l.fetch(ctx)
+	}
+	if snap == nil {
 		return nil, err
 	}
 	l.seen, l.base = snap.Revision(), snap
@@ -47,6 +60,15 @@ func (l *ledger) Load(ctx context.Context) ([]repo.Record, error) {
 		l.log.Error().Msgf("branch %s: %s", l.branch, p)
 	}
 	return records, nil
+}
+
+// fetch is the tip of the branch, nil if there is no such branch.
+func (l *ledger) fetch(ctx context.Context) (*gitsync.Snapshot, error) {
+	snap, _, err := l.mirror.Fetch(ctx, l.branch)
+	if errors.Is(err, gitsync.ErrNoBranch) {
+		return nil, nil
+	}
+	return snap, err
 }
 
 // Publish implements runner.Ledger.
@@ -66,11 +88,10 @@ func (l *ledger) Publish(ctx context.Context, book runner.Book) (pushed bool, er
 	if tries > 1 && l.contended != nil {
 		l.contended(tries - 1)
 	}
-	var newer *runner.OvertakenError
 	switch {
 	case err == nil:
 		l.seen, l.base = revision, base
-	case errors.As(err, &newer):
+	case isOvertaken(err):
 		l.overtaken(err)
 	}
 	return pushed && err == nil, err
@@ -79,6 +100,9 @@ func (l *ledger) Publish(ctx context.Context, book runner.Book) (pushed bool, er
 func (l *ledger) build(tip *gitsync.Snapshot, book runner.Book) (map[string][]byte, string, error) {
 	tree := branch{layout: l.shared.get(), environment: l.environment, tip: tip}
 	if tip == nil || tip.Revision() != l.seen {
+		if err := l.rebound(tip); err != nil {
+			return nil, "", err
+		}
 		tree.compare(l.base)
 	}
 	changes, err := book.Revise(&tree)
@@ -87,7 +111,7 @@ func (l *ledger) build(tip *gitsync.Snapshot, book runner.Book) (map[string][]by
 	}
 	in := status.Input{
 		Layout: tree.layout, Environment: l.environment, Changes: masked(changes), Records: book.Records,
-		Notices: book.Notices, Revision: book.Revision,
+		Notices: book.Notices, Revision: book.Revision, Binding: l.bound,
 	}
 	if tip != nil {
 		in.Tip = tip

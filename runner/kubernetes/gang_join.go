@@ -103,7 +103,7 @@ func (b *Backend) join(ctx context.Context, pod *corev1.Pod) error {
 func (b *Backend) assemble(ctx context.Context, p *party, g repo.Gang, known knownRun) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	object := p.group(p.run, g)
+	object := p.group(p.run, b.repository(), g)
 	if object == nil || p.made == g.Name {
 		return nil
 	}
