@@ -23,6 +23,8 @@ type Branch interface {
 	Touched(key repo.Key) bool
 	// Record is a job's record with its history, nil when there is none that can be read.
 	Record(key repo.Key) *repo.Record
+	// Others are the touched records of jobs that this daemon has no record of.
+	Others(known map[repo.Key]bool) []repo.Record
 }
 
 // A record can be made again from its pods, but for one thing: how a pod has
@@ -40,6 +42,15 @@ func (b *Book) Revise(branch Branch) ([]repo.Change, error) {
 	changing := make(map[repo.Key]bool, len(out))
 	for i := range out {
 		changing[out[i].Record.Key()] = true
+	}
+	known := make(map[repo.Key]bool, len(b.Records))
+	for i := range b.Records {
+		known[b.Records[i].Key()] = true
+	}
+	for _, theirs := range branch.Others(known) {
+		if what := news(&theirs, &repo.Record{}); what != "" {
+			return nil, &OvertakenError{Job: theirs.Key(), What: what}
+		}
 	}
 	for i := range b.Records {
 		mine := &b.Records[i]
@@ -59,7 +70,7 @@ func (b *Book) Revise(branch Branch) ([]repo.Change, error) {
 	return out, nil
 }
 
-// OvertakenError says that a record on the branch knows of an end that ours does not.
+// OvertakenError says that a record on the branch knows more than ours.
 type OvertakenError struct {
 	Job  repo.Key
 	What string
@@ -69,7 +80,7 @@ func (e *OvertakenError) Error() string {
 	return fmt.Sprintf("another daemon writes the record of %s: it knows that %s, which this daemon does not", e.Job, e.What)
 }
 
-// news is an end that their record knows of and mine does not, "" if there is none.
+// news is what their record knows of and mine does not, "" if there is nothing.
 func news(theirs, mine *repo.Record) string {
 	over := map[string]bool{}
 	for _, run := range mine.History {
@@ -81,10 +92,14 @@ func news(theirs, mine *repo.Record) string {
 		}
 	}
 	their, my := theirs.Run, mine.Run
-	if their == nil || my == nil || their.ID != my.ID || their.Attempt < my.Attempt {
+	switch {
+	case their == nil || over[their.ID] && (my == nil || my.ID != their.ID):
 		return ""
-	}
-	if their.Attempt > my.Attempt {
+	case my == nil || my.ID != their.ID:
+		return fmt.Sprintf("run %s has begun", their.ID)
+	case their.Attempt < my.Attempt:
+		return ""
+	case their.Attempt > my.Attempt:
 		return fmt.Sprintf("attempt %d of run %s has ended", my.Attempt, my.ID)
 	}
 	return newsOfTasks(theirs, mine)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
+	"strings"
 
 	"github.com/rs/zerolog"
 
@@ -148,6 +150,28 @@ func (b *branch) compare(base *gitsync.Snapshot) {
 // Touched implements runner.Branch.
 func (b *branch) Touched(key repo.Key) bool {
 	return b.moved && (b.paths == nil || b.paths[b.layout.RecordDir(b.environment, key)])
+}
+
+// Others implements runner.Branch.
+func (b *branch) Others(known map[repo.Key]bool) (out []repo.Record) {
+	switch {
+	case !b.moved || b.tip == nil:
+		return nil
+	case b.paths == nil:
+		out, _ = status.Read(b.tip, b.layout, b.environment)
+	}
+	root := b.layout.EnvironmentDir(b.environment) + "/"
+	for dir := range b.paths {
+		if !strings.HasPrefix(dir, root) {
+			continue
+		}
+		if text, err := fs.ReadFile(b.tip, path.Join(dir, repo.StatusFile)); err == nil {
+			if rec, err := status.Decode(text); err == nil {
+				out = append(out, rec)
+			}
+		}
+	}
+	return slices.DeleteFunc(out, func(r repo.Record) bool { return known[r.Key()] })
 }
 
 // Record implements runner.Branch.

@@ -45,12 +45,27 @@ type branch struct {
 func (b branch) Touched(repo.Key) bool            { return b.moved }
 func (b branch) Record(key repo.Key) *repo.Record { return b.commit.record(key) }
 
+func (b branch) Others(known map[repo.Key]bool) (out []repo.Record) {
+	if !b.moved || b.commit == nil {
+		return nil
+	}
+	for key, rec := range b.records {
+		if !known[key] {
+			out = append(out, *rec)
+		}
+	}
+	return out
+}
+
 var errRefused = errors.New("pre-receive hook declined")
 
 // Publish implements runner.Ledger, as a Mirror does it: a push that failed is
 // looked into by asking where the branch stands.
 func (l *ledger) Publish(_ context.Context, book runner.Book) (pushed bool, err error) {
 	for range 4 {
+		if l.tracing() {
+			l.say("%s: writes on commit %d, of which it has seen %d: %d changes", l.name, l.tip.id(), l.seen.id(), len(book.Changes))
+		}
 		changes, err := book.Revise(branch{l.tip, l.tip == nil || l.tip != l.seen})
 		if err != nil {
 			return false, err

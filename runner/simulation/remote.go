@@ -45,6 +45,13 @@ func (r *remote) token() string {
 	return ""
 }
 
+func (c *commit) id() int {
+	if c == nil {
+		return -1
+	}
+	return c.number
+}
+
 func (c *commit) record(key repo.Key) *repo.Record {
 	if c == nil {
 		return nil
