@@ -36,6 +36,11 @@ func (l *Loop) Reconcile(ctx context.Context, now time.Time, key repo.Key) {
 		e.failures, e.cause = 0, ""
 		return
 	}
+	var overtaken *OvertakenError
+	if errors.As(err, &overtaken) {
+		l.overtaken = err
+		return
+	}
 	e.failures++
 	if ctx.Err() == nil {
 		l.complain(now, e, err)
@@ -85,6 +90,9 @@ func passBackoff(failures int) time.Duration {
 
 func (l *Loop) pass(ctx context.Context, now time.Time, e *entry) error {
 	pods, err := l.pods(ctx, e)
+	if err == nil {
+		err = l.introduce(ctx, e, pods)
+	}
 	l.mu.Lock()
 	if err != nil {
 		// What was decided before may not hold any more. What we may not look at is

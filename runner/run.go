@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -123,6 +124,14 @@ func (l *Loop) Step(ctx context.Context, now time.Time) (worked bool, next time.
 	return true, time.Time{}
 }
 
+// Overtaken says why this loop must not go on, nil if it may: another daemon
+// knows more. It is an *OvertakenError.
+func (l *Loop) Overtaken() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.overtaken
+}
+
 // work looks at jobs whose time has come, one after another.
 func (l *Loop) work(ctx context.Context) error {
 	for {
@@ -132,8 +141,8 @@ func (l *Loop) work(ctx context.Context) error {
 			if l.opts.Hooks.Decided != nil {
 				l.opts.Hooks.Decided(time.Since(now))
 			}
-			if ctx.Err() != nil {
-				return ctx.Err()
+			if err := cmp.Or(l.Overtaken(), ctx.Err()); err != nil {
+				return err
 			}
 			continue
 		}

@@ -253,14 +253,19 @@ func (b *backend) Prepare(_ context.Context, run *repo.Run, attempt int32) (repo
 	return func(repo.Task) repo.Address { return repo.Address{} }, err
 }
 
-// Runs implements runner.Backend. The pods are listed with them.
+// Runs implements runner.Backend. With the first of them the pods are listed.
 func (b *backend) Runs(context.Context) (out []repo.Run, err error) {
 	err = b.call("list", false, b.api, func() error {
 		b.settleLate()
-		out, b.uids = nil, map[string]int{}
+		out = nil
+		first := b.uids == nil
+		b.uids = map[string]int{}
 		for _, r := range b.cluster.runs {
 			out = append(out, r.run)
 			b.uids[r.run.ID] = r.uid
+		}
+		if !first {
+			return nil
 		}
 		b.view, b.inbox = nil, nil
 		for _, p := range b.cluster.pods {

@@ -173,6 +173,10 @@ func (d *daemon) poll(t *thread) {
 func (d *daemon) work(t *thread) {
 	for {
 		worked, next := d.loop.Step(ctx, d.clock())
+		if d.loop.Overtaken() != nil {
+			d.again = append(d.again, d)
+			t.sleep(time.Time{})
+		}
 		if worked {
 			d.wakePublisher()
 			t.pause()

@@ -153,4 +153,4 @@ func (w *world) nextWake() (least time.Duration) {
 	return least
 }
 
-const twoDaemons = 0
+const twoDaemons = 1
