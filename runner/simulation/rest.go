@@ -32,9 +32,11 @@ func (w *world) rest() {
 	}
 	for _, d := range w.daemons {
 		d.skew = 0
-		d.wake()
+		for _, t := range d.threads {
+			t.asleep = false // all learn of the last push before they go on
+		}
 	}
-	if !w.daemons[0].alive {
+	if w.leader() == nil {
 		w.daemons[0].begin()
 	}
 	for limit := w.steps + patience; w.laws.broken == "" && w.steps < limit; {
@@ -49,6 +51,7 @@ func (w *world) rest() {
 // whether there was anything to do.
 func (w *world) settle() bool {
 	moved := false
+	w.now = w.now.Add(50 * time.Millisecond)
 	for _, d := range w.daemons {
 		for i := 0; i < len(d.threads); i++ {
 			if d.runnable(d.threads[i]) {
@@ -152,7 +155,7 @@ func (l *laws) atRest(w *world) {
 	}
 	for _, r := range w.cluster.runs {
 		// What a dead daemon's last request left is found by the next one's start.
-		if !r.late && (!l.finished[r.run.ID] || !w.serves(r.run.ID)) {
+		if !r.late && !l.loose && (!l.finished[r.run.ID] || !w.serves(r.run.ID)) {
 			l.break_("what was prepared for run %s is left", r.run.ID)
 		}
 	}
@@ -169,7 +172,7 @@ func (l *laws) atRest(w *world) {
 		l.counters(w, rec)
 	}
 	for _, f := range l.fates {
-		if !l.accounted(w, f) {
+		if !l.loose && !l.accounted(w, f) {
 			l.break_("pod %s was started, and nobody knows of it: %+v", f.name, *f)
 		}
 	}
