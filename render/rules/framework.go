@@ -29,7 +29,7 @@ func FrameworkController(settings repo.Settings) []repo.FailureRule {
 			code("ContainerPermanentFailed", repo.Permanent, 210),
 		},
 		list[:i],
-		[]repo.FailureRule{{Name: "PodExternalDeleted", Reasons: []string{"DisruptionTarget"}, Class: repo.Transient}},
+		[]repo.FailureRule{{Name: "PodExternalDeleted", Reasons: []string{"DisruptionTarget"}, Class: repo.Transient}, interrupted("ContainerStartInterrupted", false)},
 		list[i:],
 		[]repo.FailureRule{
 			{Name: "ContainerUnrecognizedFailed", ExitCodes: anyCode(), Class: repo.Unknown},

@@ -45,8 +45,15 @@ func infrastructure() []repo.FailureRule {
 		free("NodeShutdown", "NodeShutdown", "Shutdown", "Terminated", "TerminationByKubelet"),
 		free("PodLost", "PodLost"),
 		free("Disrupted", "DisruptionTarget"),
+		interrupted("StartInterrupted", true),
 		{Name: "NodeRefused", ReasonPattern: `^(OutOf\S+|` + refusals + `)$`, Class: repo.Transient, Free: true},
 	}
+}
+
+// interrupted is that the kubelet or the container runtime went away while it
+// started a container: nothing has run, and the next try finds it there again.
+func interrupted(name string, free bool) repo.FailureRule {
+	return repo.FailureRule{Name: name, Reasons: []string{"StartError"}, MessagePattern: `context canceled|ttrpc: closed`, Class: repo.Transient, Free: free}
 }
 
 // refusals are reasons of a kubelet that does not take a pod which the scheduler

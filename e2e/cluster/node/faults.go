@@ -62,6 +62,27 @@ func (n *Node) RestartKubelet(t testing.TB) {
 	})
 }
 
+// KillContainerd ends containerd with SIGKILL. The node's containers go on, held
+// by shims of their own, and the kubelet can start and end none.
+func (n *Node) KillContainerd(t testing.TB) {
+	t.Helper()
+	n.must(t, func(ctx context.Context) error { return n.machine.kill(ctx, "containerd") })
+}
+
+// RestartContainerd starts it again, killing it first if it runs, and waits till
+// it answers.
+func (n *Node) RestartContainerd(t testing.TB) {
+	t.Helper()
+	n.must(t, func(ctx context.Context) error {
+		if n.machine.alive("containerd") == nil {
+			if err := n.machine.kill(ctx, "containerd"); err != nil {
+				return err
+			}
+		}
+		return n.startContainerd(ctx)
+	})
+}
+
 // Label sets labels of the node.
 func (n *Node) Label(t testing.TB, labels map[string]string) {
 	t.Helper()

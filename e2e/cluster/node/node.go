@@ -168,13 +168,7 @@ func (n *Node) boot(ctx context.Context) error {
 	if err := n.machine.start(ctx, "coredns", n.programs.CoreDNS, "-conf", n.etc("Corefile")); err != nil {
 		return err
 	}
-	if err := n.machine.start(ctx, "containerd", "containerd", "--config", n.etc("containerd.toml")); err != nil {
-		return err
-	}
-	if err := n.poll(ctx, "containerd", func(ctx context.Context) error {
-		_, err := n.machine.run(ctx, "ctr", "version")
-		return err
-	}); err != nil {
+	if err := n.startContainerd(ctx); err != nil {
 		return err
 	}
 	if err := n.startKubelet(ctx); err != nil {
@@ -227,6 +221,16 @@ func (n *Node) connect(ctx context.Context) error {
 		n.forwards = append(n.forwards, f)
 	}
 	return nil
+}
+
+func (n *Node) startContainerd(ctx context.Context) error {
+	if err := n.machine.start(ctx, "containerd", "containerd", "--config", n.etc("containerd.toml")); err != nil {
+		return err
+	}
+	return n.poll(ctx, "containerd", func(ctx context.Context) error {
+		_, err := n.machine.run(ctx, "ctr", "version")
+		return err
+	})
 }
 
 func (n *Node) startKubelet(ctx context.Context) error {
