@@ -170,8 +170,8 @@ func (x *chaos) outcomesStay(j *chaosJob, said *told) {
 			continue
 		}
 		// FrameworkController's own rules know no failure that counts for nothing, and
-		// forgive this one by its class.
-		if end.Free || end.Reason == "PodExternalDeleted" {
+		// forgive these by their class.
+		if end.Free || slices.Contains([]string{"PodExternalDeleted", "PodNodeLost", "ContainerStartInterrupted"}, end.Reason) {
 			harmed := l == nil || l.byHand || l.taken || x.wentWithNode(l)
 			assert.True(x.t, harmed, "nobody has harmed %s: %s %s", pod, end.Reason, end.Message)
 		} else if assert.NotNil(x.t, end.ExitCode, "%s has failed: %s %s", pod, end.Reason, end.Message) {

@@ -410,15 +410,43 @@ func (x *chaos) removeAll() {
 	})
 	x.write("trainyard.yaml", "removal: {confirm: \""+token+"\"}\n")
 	x.push("it is")
-	core := x.c.Client().CoreV1()
-	x.eventually("nothing is left", func() bool {
-		of := metav1.ListOptions{LabelSelector: repo.LabelManagedBy + "=" + repo.ManagedBy}
-		pods, err := core.Pods(x.namespace).List(x.t.Context(), of)
-		maps, merr := core.ConfigMaps(x.namespace).List(x.t.Context(), of)
-		services, serr := core.Services(x.namespace).List(x.t.Context(), of)
-		if err != nil || merr != nil || serr != nil {
-			return false
+	var left []string
+	defer func() {
+		if len(left) > 0 {
+			x.t.Logf("left are %s", strings.Join(left, "; "))
 		}
-		return len(pods.Items)+len(maps.Items)+len(services.Items) == 0
+	}()
+	x.eventually("nothing is left", func() bool {
+		var err error
+		left, err = x.left()
+		return err == nil && len(left) == 0
 	})
+}
+
+// left is what there still is of ours in the namespace.
+func (x *chaos) left() (out []string, err error) {
+	of := metav1.ListOptions{LabelSelector: repo.LabelManagedBy + "=" + repo.ManagedBy}
+	core := x.c.Client().CoreV1()
+	pods, err := core.Pods(x.namespace).List(x.t.Context(), of)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range pods.Items {
+		out = append(out, fmt.Sprintf("pod %s on %s, %s, deleted %v, held by %v", p.Name, p.Spec.NodeName, p.Status.Phase, p.DeletionTimestamp, p.Finalizers))
+	}
+	maps, err := core.ConfigMaps(x.namespace).List(x.t.Context(), of)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range maps.Items {
+		out = append(out, fmt.Sprintf("config map %s, deleted %v", m.Name, m.DeletionTimestamp))
+	}
+	services, err := core.Services(x.namespace).List(x.t.Context(), of)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range services.Items {
+		out = append(out, fmt.Sprintf("service %s, deleted %v, owned by %v", s.Name, s.DeletionTimestamp, s.OwnerReferences))
+	}
+	return out, nil
 }
