@@ -27,7 +27,7 @@ func TestNodeAbsence(t *testing.T) {
 	for i, of := range []struct {
 		part  string
 		nodes int
-	}{{"kube-apiserver", 1}, {"etcd", 1}, {"daemon", 1}, {"kubelet", 1}, {"node", 2}, {"remote", 1}, {"containerd", 1}} {
+	}{{"kube-apiserver", 1}, {"etcd", 1}, {"daemon", 1}, {"kubelet", 2}, {"node", 2}, {"remote", 1}, {"containerd", 1}} {
 		t.Run(of.part, func(t *testing.T) {
 			t.Parallel()
 			c, real := startNodes(t, of.nodes)

@@ -211,6 +211,9 @@ func (x *chaos) begin() {
 // finish mends all, waits until all has come to rest, and asks what became of it.
 func (x *chaos) finish() {
 	x.healAll()
+	for _, part := range x.c.Revive(x.t) {
+		x.say("%s had ended by itself", part)
+	}
 	x.finishEdits()
 	x.settle()
 	x.t.Logf("seed %d: %s", x.seed, x.told())
