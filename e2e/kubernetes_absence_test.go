@@ -51,11 +51,14 @@ func newAbsence(t *testing.T, lasting time.Duration, round func(chaosSize) *chao
 	return &absence{chaos: round(size), lasting: lasting}
 }
 
+// without plays the round. The first moment is counted from when the first
+// container has started, on whichever node.
 func (x *absence) without(parts ...string) {
 	rng := rand.New(rand.NewPCG(x.seed, 1))
 	x.begin()
+	x.eventually("a container runs", func() bool { return len(x.stories()) > 0 })
 	for _, part := range parts {
-		pause := time.Duration(rng.IntN(int(4 * time.Second)))
+		pause := time.Duration(rng.IntN(int(min(x.lasting, 8*time.Second))))
 		x.healUntil(time.Now().Add(pause))
 		x.inflict(fault{what: part, lasts: x.lasting, n: rng.IntN(1000), fresh: rng.IntN(2) == 0})
 		x.healUntil(time.Now().Add(x.lasting / 2))
