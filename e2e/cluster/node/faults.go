@@ -49,7 +49,7 @@ func (n *Node) RestartKubelet(t testing.TB) {
 		if err := n.startKubelet(ctx); err != nil {
 			return err
 		}
-		if err := n.poll(ctx, "kubelet", func(ctx context.Context) error {
+		if err := n.keepKubelet(ctx, func(ctx context.Context) error {
 			client, ok := n.client.(*kubernetes.Clientset)
 			if !ok {
 				return fmt.Errorf("no REST client")
