@@ -376,6 +376,7 @@ func (x *chaos) settle() {
 				rec, _ := x.clusterRecord(j.name)
 				x.t.Errorf("%s is %s (%s: %s), and should be %s", j.name, rec.Phase, rec.Reason, rec.Message, j.phase)
 			}
+			x.diagnose()
 			x.t.FailNow()
 		}
 		pause(x.t.Context(), 200*time.Millisecond)
@@ -391,6 +392,17 @@ func (x *chaos) settle() {
 		}
 		return time.Since(since) > 2*time.Second
 	})
+}
+
+// diagnose tells what there is, for whoever looks into a round that does not end.
+func (x *chaos) diagnose() {
+	left, err := x.left()
+	x.t.Logf("there are %v %s", err, strings.Join(left, "; "))
+	if x.real != nil {
+		for pod, s := range x.stories() {
+			x.t.Logf("%s says: %d starts, lives from %s to %s, exits %q", pod, s.starts, s.first, s.last, s.code)
+		}
+	}
 }
 
 func upToDate(rec *repo.Record) bool {
