@@ -43,6 +43,10 @@ LASTING := 10m
 absence-kubernetes: cluster # each part of a cluster with real nodes is away for so long, five at a time: kernels have inotify for nine nodes
 	go test ./e2e -count=1 -v -run '^TestNodeAbsence$$' -lasting $(LASTING) -seed $(SEED) -parallel 5 -timeout 0
 
+HISTORIES := 20000
+simulate: # histories of the runner in a simulated world, from the seed SEED on
+	@go run ./runner/simulation/simulate -histories $(HISTORIES) -seed $(SEED)
+
 FUZZTIME := 10m
 fuzz: # every reader of job files, one after another
 	@for p in $$(grep -rl 'func FuzzRead(' render | xargs -n1 dirname | sort -u); do \
@@ -60,4 +64,4 @@ demo: build
 clean:
 	rm -rf bin
 
-.PHONY: all fmt vet lint cross cluster test test-e2e bench bench-kubernetes soak-kubernetes absence-kubernetes fuzz build image demo clean
+.PHONY: all simulate fmt vet lint cross cluster test test-e2e bench bench-kubernetes soak-kubernetes absence-kubernetes fuzz build image demo clean

@@ -20,7 +20,7 @@ type world struct {
 	turn       *thread   // that goes on at this moment
 	late       []*effect // requests that arrive after their sender has given up
 	arriving   bool      // one of them does at this moment
-	again      []*daemon // that are to read everything again
+	overtaken  []*daemon // that are to read everything again
 	elect      bool      // one of the daemons leads, the others stand by
 	prompt     bool      // every news arrives at once
 	laws       laws
@@ -113,14 +113,14 @@ func (w *world) work() {
 
 // restartOvertaken gives daemons a new loop that met a record which knows more.
 func (w *world) restartOvertaken() {
-	for _, d := range w.again {
+	for _, d := range w.overtaken {
 		if w.tracing() {
 			w.say("daemon %s was overtaken, and reads everything again", d.name)
 		}
 		d.drop()
 		d.load()
 	}
-	w.again = w.again[:0]
+	w.overtaken = w.overtaken[:0]
 }
 
 // news lets a daemon hear of something.
