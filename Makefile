@@ -47,6 +47,9 @@ HISTORIES := 20000
 simulate: # histories of the runner in a simulated world, from the seed SEED on
 	@go run ./runner/simulation/simulate -histories $(HISTORIES) -seed $(SEED)
 
+mutations: # plants mistakes into the program, one by one, and shows that each is caught; writes docs/mutations.md
+	@go run ./runner/simulation/mutate -histories $(HISTORIES) -seed $(SEED) -list docs/mutations.md
+
 FUZZTIME := 10m
 fuzz: # every reader of job files, one after another
 	@for p in $$(grep -rl 'func FuzzRead(' render | xargs -n1 dirname | sort -u); do \
@@ -64,4 +67,4 @@ demo: build
 clean:
 	rm -rf bin
 
-.PHONY: all simulate fmt vet lint cross cluster test test-e2e bench bench-kubernetes soak-kubernetes absence-kubernetes fuzz build image demo clean
+.PHONY: all simulate mutations fmt vet lint cross cluster test test-e2e bench bench-kubernetes soak-kubernetes absence-kubernetes fuzz build image demo clean
