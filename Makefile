@@ -48,7 +48,7 @@ simulate: # histories of the runner in a simulated world, from the seed SEED on
 	@go run ./runner/simulation/simulate -histories $(HISTORIES) -seed $(SEED)
 
 mutations: # plants mistakes into the program, one by one, and shows that each is caught; writes docs/mutations.md
-	@go run ./runner/simulation/mutate -histories $(HISTORIES) -seed $(SEED) -list docs/mutations.md
+	@go run ./runner/simulation/mutate -seed $(SEED) -list docs/mutations.md
 
 FUZZTIME := 10m
 fuzz: # every reader of job files, one after another

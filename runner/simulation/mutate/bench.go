@@ -13,7 +13,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/trainyard/trainyard/runner/simulation"
 	"github.com/trainyard/trainyard/runner/simulation/mutations"
@@ -32,6 +35,7 @@ type bench struct {
 	dir       string          // for what is built
 	seed      uint64
 	histories int
+	testing   sync.Mutex // tests that time things are run one after another
 }
 
 // module finds the module, and which of its directories the simulation is made of.
@@ -57,7 +61,7 @@ func module(ctx context.Context) (root string, simulated map[string]bool, err er
 // clean shows that nothing is caught when there is nothing to catch.
 func (b *bench) clean(ctx context.Context, all []mutations.Mutation) error {
 	start := time.Now()
-	report, err := b.play(ctx, "")
+	report, err := b.play(ctx, "none", "")
 	if err != nil {
 		return err
 	}
@@ -84,8 +88,30 @@ func (b *bench) clean(ctx context.Context, all []mutations.Mutation) error {
 			return fmt.Errorf("%s: %s fails", pkg, failed)
 		}
 	}
-	fmt.Printf("%-44s %5.1fs  passes: %d histories, and the tests of %d packages\n", "(none)", time.Since(start).Seconds(), report.Histories, len(packages))
+	fmt.Printf("%-48s %5.1fs  passes: %d histories, and the tests of %d packages\n", "(none)", time.Since(start).Seconds(), report.Histories, len(packages))
 	return nil
+}
+
+// beside is how many mistakes are tried side by side: while one is linked, another plays.
+const beside = 2
+
+// tryAll plants all mistakes, each alone.
+func (b *bench) tryAll(ctx context.Context, all []mutations.Mutation) ([]outcome, error) {
+	outcomes := make([]outcome, len(all))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(beside)
+	for i, m := range all {
+		group.Go(func() error {
+			o := b.try(ctx, m)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			outcomes[i] = o
+			o.tell()
+			return nil
+		})
+	}
+	return outcomes, group.Wait()
 }
 
 // try plants a mistake and sees what notices.
@@ -98,7 +124,7 @@ func (b *bench) try(ctx context.Context, m mutations.Mutation) (o outcome) {
 		return o
 	}
 	if slices.ContainsFunc(m.Files, func(f mutations.File) bool { return b.simulated[path.Dir(f.Path)] }) {
-		report, err := b.play(ctx, overlay)
+		report, err := b.play(ctx, m.Name, overlay)
 		if err != nil {
 			o.err = err
 			return o
@@ -153,9 +179,10 @@ func (b *bench) overlay(m mutations.Mutation) (string, error) {
 }
 
 // play builds the simulation and plays histories up to the first violation.
-func (b *bench) play(ctx context.Context, overlay string) (report simulation.Report, err error) {
-	binary := filepath.Join(b.dir, "play")
-	if _, err := goTool(ctx, b.root, "build", "-overlay="+overlay, "-o", binary, "./runner/simulation/mutate"); err != nil {
+func (b *bench) play(ctx context.Context, name, overlay string) (report simulation.Report, err error) {
+	binary := filepath.Join(b.dir, name)
+	defer os.Remove(binary)
+	if _, err := goTool(ctx, b.root, "build", "-ldflags=-s -w", "-overlay="+overlay, "-o", binary, "./runner/simulation/mutate"); err != nil {
 		return report, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, playTime)
@@ -179,6 +206,8 @@ func (b *bench) test(ctx context.Context, overlay string, t mutations.Test) (fai
 	if _, err := goTool(ctx, b.root, "test", "-overlay="+overlay, "-vet=off", "-c", "-o", os.DevNull, t.Package); err != nil {
 		return "", err
 	}
+	b.testing.Lock()
+	defer b.testing.Unlock()
 	out, err := goTool(ctx, b.root, "test", "-overlay="+overlay, "-vet=off", "-count=1", "-timeout="+testTime, "-run", "^("+t.Run+")$", t.Package)
 	found := failure.FindStringSubmatch(out)
 	switch {

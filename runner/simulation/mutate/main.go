@@ -23,7 +23,7 @@ import (
 )
 
 func main() {
-	histories := flag.Int("histories", 20000, "how many histories the simulation has to catch a mistake in")
+	histories := flag.Int("histories", 10000, "how many histories the simulation has to catch a mistake in")
 	seed := flag.Uint64("seed", 1, "of the first history")
 	only := flag.String("only", "", "mistakes whose names match this pattern")
 	list := flag.String("list", "", "writes what was caught by what to this file, as a table in Markdown")
@@ -81,35 +81,45 @@ func mutate(ctx context.Context, seed uint64, histories int, only *regexp.Regexp
 	if err := b.clean(ctx, chosen); err != nil {
 		return fmt.Errorf("without any mistake: %w", err)
 	}
-	caught, survived, broken := 0, 0, 0
-	var outcomes []outcome
-	for _, m := range chosen {
-		o := b.try(ctx, m)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		outcomes = append(outcomes, o)
-		what := "SURVIVED"
-		switch {
-		case o.err != nil:
-			what, broken = "DOES NOT APPLY: "+o.err.Error(), broken+1
-		case o.by != "":
-			what, caught = "caught by "+o.by, caught+1
-		default:
-			survived++
-		}
-		fmt.Printf("%-44s %5.1fs  %s  %s\n", m.Name, o.took.Seconds(), what, o.detail)
+	outcomes, err := b.tryAll(ctx, chosen)
+	if err != nil {
+		return err
 	}
 	if list != "" {
 		if err := write(list, outcomes); err != nil {
 			return err
 		}
 	}
+	caught, survived := 0, 0
+	for _, o := range outcomes {
+		switch {
+		case o.err != nil: // neither: it proves nothing
+		case o.by != "":
+			caught++
+		default:
+			survived++
+		}
+	}
 	fmt.Printf("%d mutations, %d caught, %d survived\n", len(chosen), caught, survived)
-	if survived+broken > 0 {
+	switch {
+	case survived > 0:
 		return errors.New("a mistake that nothing catches is a missing check")
+	case caught < len(chosen):
+		return errors.New("a mistake that cannot be planted proves nothing")
 	}
 	return nil
+}
+
+// tell prints what became of a mutation.
+func (o *outcome) tell() {
+	what := "SURVIVED"
+	switch {
+	case o.err != nil:
+		what = "CANNOT BE PLANTED: " + o.err.Error()
+	case o.by != "":
+		what = strings.TrimSpace("caught by " + o.by + " " + o.detail)
+	}
+	fmt.Printf("%-48s %5.1fs  %s\n", o.mutation.Name, o.took.Seconds(), what)
 }
 
 // write writes the table of all mutations.
