@@ -59,10 +59,11 @@ type Announcer interface {
 	Announce(ctx context.Context, namespace, pod, uid, reason, message string, warning bool)
 }
 
-// Source tells what should run.
+// Source tells what should run, as far as it is known.
 type Source interface {
 	// Poll returns the definitions if they changed since the last call, else nil.
-	Poll(ctx context.Context) (*repo.Definitions, error)
+	// It does not wait.
+	Poll() *repo.Definitions
 }
 
 // Ledger keeps records where they outlive everything else.

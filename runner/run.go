@@ -34,7 +34,7 @@ func (l *Loop) Run(ctx context.Context, source Source, hasten <-chan struct{}, o
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return l.pollLoop(ctx, source, hasten, once) })
+	group.Go(func() error { return l.pollLoop(ctx, source, hasten) })
 	group.Go(func() error { return l.publishLoop(ctx, once) })
 	group.Go(func() error { return l.watchLoop(ctx) })
 	for range l.opts.Workers {
@@ -76,38 +76,15 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	return ctx.Err() == nil
 }
 
-func (l *Loop) pollLoop(ctx context.Context, source Source, hasten <-chan struct{}, once bool) error {
-	for failures := 0; ; {
-		defs, err := source.Poll(ctx)
-		if l.opts.Hooks.Polled != nil {
-			l.opts.Hooks.Polled(defs != nil, err)
+func (l *Loop) pollLoop(ctx context.Context, source Source, hasten <-chan struct{}) error {
+	for {
+		if defs := source.Poll(); defs != nil {
+			l.Define(time.Now(), defs)
 		}
-		wait := l.opts.Poll
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil && once && !l.isDefined():
-			return err
-		case err != nil:
-			failures++
-			wait = max(wait, passBackoff(failures))
-			l.opts.Log.Error().Err(err).Msg("the repository cannot be read; jobs go on")
-		default:
-			failures = 0
-			if defs != nil {
-				l.Define(time.Now(), defs)
-			}
-		}
-		if !sleep(ctx, wait, hasten) {
+		if !sleep(ctx, l.opts.Poll, hasten) {
 			return ctx.Err()
 		}
 	}
-}
-
-func (l *Loop) isDefined() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.defined
 }
 
 // work looks at jobs whose time has come, one after another.
