@@ -170,6 +170,11 @@ func (l *Loop) watchLoop(ctx context.Context) error {
 	for failures := 1; ; failures++ {
 		err := l.backend.Watch(ctx, func(key repo.Key) {
 			l.mu.Lock()
+			if key == (repo.Key{}) {
+				l.again(time.Now(), "")
+				l.mu.Unlock()
+				return
+			}
 			l.entry(key)
 			l.mu.Unlock()
 			l.queue.hasten(key)

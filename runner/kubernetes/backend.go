@@ -76,6 +76,7 @@ type Backend struct {
 	runs    map[string]knownRun
 	output  map[types.UID]time.Time // last output of pods whose run asks for progress
 	stuck   map[types.UID]string    // what events say of pods that do not start
+	forced  map[types.UID]time.Time // when pods were first seen to be deleted by force
 	watches map[*watch]struct{}
 }
 
@@ -110,8 +111,8 @@ func New(o Options) (*Backend, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Backend{
 		options: o, client: client, dynamic: anything, cancel: cancel,
-		writes: make(chan struct{}, inFlight), news: make(chan announcement, 1024),
-		trouble: map[string]trouble{}, runs: map[string]knownRun{}, output: map[types.UID]time.Time{}, stuck: map[types.UID]string{}, watches: map[*watch]struct{}{},
+		writes: make(chan struct{}, inFlight), news: make(chan announcement, 1024), gangs: newGangs(),
+		trouble: map[string]trouble{}, runs: map[string]knownRun{}, output: map[types.UID]time.Time{}, stuck: map[types.UID]string{}, forced: map[types.UID]time.Time{}, watches: map[*watch]struct{}{},
 	}
 	for _, n := range o.namespaces() {
 		informer, err := b.informer(n)
