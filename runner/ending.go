@@ -202,16 +202,27 @@ func (d *decision) ownDeletions(since time.Time) {
 		if hasEnded(&d.in.Record, &p) {
 			return
 		}
-		if role := d.def.Job.Role(r.Name); role != nil && t.RetryAt != nil { // it is not retried after all
-			t.RetryAt = nil
-			t.Retries.Total--
-			if _, accountable := shouldRetry(role.Retry, a.Outcome, t.Retries); accountable {
-				t.Retries.Accountable--
-			}
-		}
+		d.unplan(r, t)
 		a.Outcome, t.Phase = &repo.Outcome{Result: repo.Stopped, Reason: ReasonRunEnded, ExitCode: a.ExitCode}, repo.TaskStopped
 		a.Log = ""
 	})
+}
+
+// unplan takes back a task's retry that was planned and does not happen.
+func (d *decision) unplan(r *repo.RoleRecord, t *repo.TaskRecord) {
+	if d.def == nil { // nobody knows any more how it was counted
+		t.RetryAt = nil
+		return
+	}
+	role, a := d.def.Job.Role(r.Name), last(t)
+	if role == nil || a == nil || a.Outcome == nil || t.RetryAt == nil {
+		return
+	}
+	t.RetryAt = nil
+	t.Retries.Total--
+	if _, accountable := shouldRetry(role.Retry, a.Outcome, t.Retries); accountable {
+		t.Retries.Accountable = max(0, t.Retries.Accountable-1)
+	}
 }
 
 // closeAttempt gives the attempt its outcome: the run is tried again, or finished.
@@ -219,8 +230,9 @@ func (d *decision) closeAttempt() {
 	run := d.rec.Run
 	o := *run.Ending
 	at := d.lastEnd()
-	d.tasks(func(_ *repo.RoleRecord, t *repo.TaskRecord) {
+	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {
 		if !final(t) && live(t) == nil {
+			d.unplan(r, t)
 			t.Phase, t.RetryAt = repo.TaskStopped, nil
 		}
 	})
