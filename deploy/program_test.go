@@ -92,7 +92,7 @@ func TestREADME(t *testing.T) {
 	text := readText(t, "README.md")
 	labels := []string{
 		repo.LabelManagedBy, repo.LabelEnvironment, repo.LabelJob, repo.LabelRun, repo.LabelRole, repo.LabelIndex, repo.LabelRunAttempt, repo.LabelAttempt,
-		repo.Finalizer,
+		repo.LabelRepository, repo.Finalizer,
 	}
 	named := regexp.MustCompile(`(?:trainyard\.dev|app\.kubernetes\.io)/[a-z-]+`).FindAllString(text, -1)
 	require.NotEmpty(t, named)

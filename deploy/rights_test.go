@@ -35,16 +35,24 @@ var ofGangs = map[string]string{
 	"gang-volcano":      "scheduling.volcano.sh/podgroups",
 }
 
-// rights are rules by group/resource.
+// theCluster is what tells one cluster from another.
+const theCluster = "kube-system"
+
+// rights are rules by group/resource; those of the cluster itself name the
+// one thing that they are about.
 func rights(t *testing.T, rules []rbacv1.PolicyRule) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for _, r := range rules {
 		assert.Empty(t, r.NonResourceURLs)
-		assert.Empty(t, r.ResourceNames)
+		name := ""
+		if len(r.ResourceNames) > 0 {
+			assert.Equal(t, []string{theCluster}, r.ResourceNames)
+			name = "/" + theCluster
+		}
 		for _, g := range r.APIGroups {
 			for _, what := range r.Resources {
-				key := g + "/" + what
+				key := g + "/" + what + name
 				assert.NotContains(t, out, key, "twice")
 				out[key] = strings.Join(r.Verbs, " ")
 			}
@@ -72,8 +80,13 @@ func granted(t *testing.T, all objects) map[string]map[string]string {
 		assert.Equal(t, []rbacv1.Subject{{Kind: "ServiceAccount", Name: pod.ServiceAccountName, Namespace: home}}, subjects)
 		key := ref.Kind + " " + namespace + "/" + ref.Name
 		require.Contains(t, roles, key)
-		require.NotContains(t, out, namespace)
-		out[namespace] = rights(t, roles[key])
+		if out[namespace] == nil {
+			out[namespace] = map[string]string{}
+		}
+		for what, verbs := range rights(t, roles[key]) {
+			require.NotContains(t, out[namespace], what)
+			out[namespace][what] = verbs
+		}
 		delete(roles, key)
 	}
 	for _, b := range of[*rbacv1.RoleBinding](all) {
@@ -87,7 +100,7 @@ func granted(t *testing.T, all objects) map[string]map[string]string {
 }
 
 // TestRights: exactly these verbs, in the namespaces of jobs; in its own the
-// daemon holds a lease and nothing else.
+// daemon holds a lease and nothing else, and it may ask which cluster this is.
 func TestRights(t *testing.T) {
 	for name, text := range overlays() {
 		t.Run(name, func(t *testing.T) {
@@ -101,9 +114,13 @@ func TestRights(t *testing.T) {
 			if strings.Contains(text, "cluster-wide") {
 				where = ""
 			}
-			assert.Equal(t, map[string]map[string]string{
-				"trainyard": {"coordination.k8s.io/leases": "get create update"}, where: want,
-			}, granted(t, build(t, tests, text)))
+			everywhere := map[string]string{"/namespaces/" + theCluster: "get"}
+			if where == "" {
+				maps.Copy(want, everywhere)
+				everywhere = want
+			}
+			expected := map[string]map[string]string{"trainyard": {"coordination.k8s.io/leases": "get create update"}, where: want, "": everywhere}
+			assert.Equal(t, expected, granted(t, build(t, tests, text)))
 		})
 	}
 }
@@ -144,6 +161,7 @@ func TestExampleNamespaces(t *testing.T) {
 	}
 	by := granted(t, all)
 	delete(by, home)
+	delete(by, "")
 	assert.ElementsMatch(t, slices.Collect(maps.Keys(by)), told)
 	assert.ElementsMatch(t, told, policy.Namespaces)
 	assert.NotContains(t, told, home)

@@ -42,12 +42,13 @@ func (r right) String() string {
 	return fmt.Sprintf("%s %s in group %q, namespace %s", r.verb, r.resource, r.group, r.namespace)
 }
 
-// givenRights are those of all Roles among the objects.
+// givenRights are those of all Roles among the objects. A ClusterRole is about
+// namespaces by name, which count as being in themselves.
 func givenRights(t *testing.T, objects []*unstructured.Unstructured) map[right]bool {
 	t.Helper()
 	out := map[right]bool{}
 	for _, o := range objects {
-		if o.GetKind() != "Role" {
+		if o.GetKind() != "Role" && o.GetKind() != "ClusterRole" {
 			continue
 		}
 		var role rbacv1.Role
@@ -56,7 +57,7 @@ func givenRights(t *testing.T, objects []*unstructured.Unstructured) map[right]b
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
 					for _, verb := range rule.Verbs {
-						out[right{o.GetNamespace(), group, resource, verb}] = true
+						out[right{strings.Join(append(rule.ResourceNames, o.GetNamespace()), ""), group, resource, verb}] = true
 					}
 				}
 			}
@@ -141,7 +142,7 @@ func TestClusterRights(t *testing.T) {
 		"jobs/kustomization.yaml": "namespace: " + w.namespace + "\nresources: [SOURCE/jobs]\n",
 	})
 	apply(t, c, slices.DeleteFunc(slices.Clone(all), func(o *unstructured.Unstructured) bool {
-		return !slices.Contains([]string{"Namespace", "ServiceAccount", "Role", "RoleBinding"}, o.GetKind())
+		return !slices.Contains([]string{"Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}, o.GetKind())
 	})...)
 	kubeconfig := c.KubeconfigFor(t, c.As(t, daemonUser, "system:serviceaccounts", "system:serviceaccounts:"+daemonHome))
 	flags := []string{"--runner", "kubernetes", "--kubeconfig", kubeconfig, "--namespaces", w.namespace, "--lease-namespace", daemonHome}

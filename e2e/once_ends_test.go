@@ -20,6 +20,9 @@ func TestOnceEnds(t *testing.T) {
 	}
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
 	require.NoError(t, os.WriteFile(policy, []byte("maxReplicas: 0\n"), 0o644))
+	plain := filepath.Join(t.TempDir(), "plain.yaml")
+	require.NoError(t, os.WriteFile(plain, []byte("{}\n"), 0o644))
+	service := spec("stop: false") + "---\n{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {type: NodePort, ports: [{port: 80}]}}\n"
 	for _, c := range []struct {
 		name, file, content string
 		args                []string
@@ -32,6 +35,7 @@ func TestOnceEnds(t *testing.T) {
 		{"scheduled", "jobs/a.yaml", spec(`schedule: {cron: "0 0 1 1 *"}`), nil, 0, repo.PhaseScheduled, ""},
 		{"invalid", "jobs/a.yaml", spec("roll: 1"), nil, 1, repo.PhaseInvalid, "default/a: Invalid"},
 		{"forbidden", "jobs/a.yaml", spec("stop: false"), []string{"--policy", policy}, 1, repo.PhaseWaiting, "default/a: PolicyForbids"},
+		{"forbidden Service", "jobs/a.yaml", service, []string{"--policy", plain}, 1, repo.PhaseWaiting, "default/a: PolicyForbids"},
 		{"settings with errors", "trainyard.yaml", "nonsense: 1\n", nil, 1, "", "trainyard.yaml:1"},
 		{"no such branch", "jobs/a.yaml", spec("stop: true"), []string{"--branch", "mian"}, 1, "", "mian"},
 	} {

@@ -1,7 +1,9 @@
 package repo
 
 import (
+	"cmp"
 	"encoding/json"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +17,11 @@ type Key struct {
 
 // String is namespace/name.
 func (k Key) String() string { return k.Namespace + "/" + k.Name }
+
+// Compare orders keys by namespace, then by name.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(strings.Compare(k.Namespace, other.Namespace), strings.Compare(k.Name, other.Name))
+}
 
 // Source says where in the watched repository a job is defined.
 type Source struct {

@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"io"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -54,6 +53,12 @@ type Rehearser interface {
 	Rehearse(ctx context.Context, pods []*corev1.Pod) error
 }
 
+// Finder is a Backend whose Pods may be behind. Find is a pod as it is now, whoever
+// has heard of it; NotFound if there is none of that name that is ours.
+type Finder interface {
+	Find(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+}
+
 // Announcer is a Backend that shows at a pod what was decided about it. reason
 // is one word in CamelCase. It never waits, and may forget.
 type Announcer interface {
@@ -74,13 +79,4 @@ type Ledger interface {
 	// Publish brings changes to the remote. Without an error they are there;
 	// pushed is false if they were there before.
 	Publish(ctx context.Context, book Book) (pushed bool, err error)
-}
-
-// Book is what a publish carries.
-type Book struct {
-	At       time.Time
-	Revision string // of the watched branch
-	Changes  []repo.Change
-	Records  []repo.Record // all of the environment, changed or not, by key
-	Notices  []string      // for the dashboard: what somebody should look at
 }

@@ -71,14 +71,14 @@ func (l *Loop) prepare(ctx context.Context, e *entry, run *repo.Run, creations [
 	if addr != nil {
 		return addr, nil
 	}
+	l.mu.Lock() // before the answer, which may get lost: what was made has to be forgotten too
+	e.runs = slices.DeleteFunc(slices.Clone(e.runs), func(r repo.Run) bool { return r.ID == run.ID })
+	e.runs = append(e.runs, *run)
+	l.mu.Unlock()
 	addr, err := l.backend.Prepare(ctx, run, attempt)
 	if err != nil {
 		return nil, err
 	}
-	l.mu.Lock()
-	e.runs = slices.DeleteFunc(slices.Clone(e.runs), func(r repo.Run) bool { return r.ID == run.ID })
-	e.runs = append(e.runs, *run)
-	l.mu.Unlock()
 	if err := l.rehearse(ctx, run, creations, addr); err != nil {
 		return nil, err
 	}
@@ -148,6 +148,10 @@ func (l *Loop) createEach(ctx context.Context, now time.Time, e *entry, run *rep
 	for len(rest) > 0 && w.enter() {
 		a := rest[0]
 		rest = rest[1:]
+		if w.most == 1 {
+			w.leave(l.create(ctx, now, e, run, a, addr))
+			continue
+		}
 		group.Go(func() error {
 			w.leave(l.create(ctx, now, e, run, a, addr))
 			return nil
@@ -169,7 +173,9 @@ var errRefused = errors.New("refused")
 func (l *Loop) create(ctx context.Context, now time.Time, e *entry, run *repo.Run, a Action, addr repo.Addresses) error {
 	pod, err := stamped(run, a, addr)
 	if err == nil {
+		l.asks(e, pod.Name)
 		err = l.backend.Create(ctx, pod)
+		l.answered(e, pod.Name, err)
 	}
 	switch {
 	case err == nil:

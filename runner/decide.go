@@ -31,6 +31,7 @@ type Input struct {
 	Pods      []Pod        // all pods of the job, of older runs too
 	Refused   map[string]string
 	Troubles  map[string]string
+	Asked     map[string]bool
 }
 
 // Output is what Decide wants done.
@@ -72,7 +73,7 @@ type Action struct {
 // Decide says what to do about a job now. It is deterministic and changes
 // nothing that it was given. Input.Refused holds pods that the backend will
 // never take, Input.Troubles those it could not be asked for just now, by name
-// and with its words.
+// and with its words, Input.Asked those that may be there without anybody having seen them.
 func Decide(in Input) Output {
 	d := &decision{in: in, now: in.Now.UTC().Truncate(time.Second), rec: clone(in.Record)}
 	d.identify()

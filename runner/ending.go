@@ -208,20 +208,22 @@ func (d *decision) ownDeletions(since time.Time) {
 	})
 }
 
-// unplan takes back a task's retry that was planned and does not happen.
+// unplan takes a retry back that does not come to be after all.
 func (d *decision) unplan(r *repo.RoleRecord, t *repo.TaskRecord) {
-	if d.def == nil { // nobody knows any more how it was counted
-		t.RetryAt = nil
+	a := last(t)
+	if t.RetryAt == nil || a == nil {
 		return
 	}
-	role, a := d.def.Job.Role(r.Name), last(t)
-	if role == nil || a == nil || a.Outcome == nil || t.RetryAt == nil {
-		return
+	accountable := !a.Free // as far as anybody knows who has no definition any more
+	if d.def != nil {
+		if role := d.def.Job.Role(r.Name); role != nil {
+			_, accountable = shouldRetry(role.Retry, a.Outcome, t.Retries)
+		}
 	}
 	t.RetryAt = nil
 	t.Retries.Total--
-	if _, accountable := shouldRetry(role.Retry, a.Outcome, t.Retries); accountable {
-		t.Retries.Accountable = max(0, t.Retries.Accountable-1)
+	if accountable && t.Retries.Accountable > 0 {
+		t.Retries.Accountable--
 	}
 }
 
@@ -233,7 +235,7 @@ func (d *decision) closeAttempt() {
 	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {
 		if !final(t) && live(t) == nil {
 			d.unplan(r, t)
-			t.Phase, t.RetryAt = repo.TaskStopped, nil
+			t.Phase = repo.TaskStopped
 		}
 	})
 	if !run.Stopping {

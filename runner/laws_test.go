@@ -198,7 +198,7 @@ func (w *world) checkTask(run *repo.RunRecord, role string, t *repo.TaskRecord) 
 		if t.RetryAt != nil {
 			retries++
 		}
-		require.Equal(w.t, retries, t.Retries.Total, "%s: so many retries happened", t.Name)
+		require.Equal(w.t, retries, t.Retries.Total, "retries of %s", t.Name)
 	}
 	require.LessOrEqual(w.t, t.Retries.Accountable, t.Retries.Total)
 }

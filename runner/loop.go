@@ -46,15 +46,17 @@ type Loop struct {
 	opts    Options
 	queue   *queue
 
-	mu       sync.Mutex
-	jobs     map[repo.Key]*entry
-	loaded   bool // records were read: without them finished jobs would run again
-	defined  bool
-	revision string
-	notices  []string
-	widths   map[string]int       // of the last window of creations, by namespace
-	said     map[string]time.Time // when a cause for which jobs wait was logged last
-	logless  bool                 // it was logged that logs may not be read
+	mu        sync.Mutex
+	jobs      map[repo.Key]*entry
+	sighted   map[string]bool // runs whose pods were there before the records were read
+	overtaken error           // somebody else knows more than we
+	loaded    bool            // records were read: without them finished jobs would run again
+	defined   bool
+	revision  string
+	notices   []string
+	widths    map[string]int       // of the last window of creations, by namespace
+	said      map[string]time.Time // when a cause for which jobs wait was logged last
+	logless   bool                 // it was logged that logs may not be read
 	// generation counts changes of what Publish would push, published is how
 	// far it has come.
 	generation, published int64
@@ -78,6 +80,7 @@ type entry struct {
 	prepared  map[string]repo.Addresses
 	refused   map[string]string
 	troubles  map[string]string
+	asked     map[string]bool   // pods that may have been created, and nobody has seen
 	tails     map[string]string // by pod, until pushed
 	failures  int               // passes in a row that met an error
 	cause     string            // of the last of them
@@ -102,6 +105,7 @@ func New(backend Backend, ledger Ledger, opts Options) *Loop {
 // Load reads the records from the ledger and the runs from the backend: all
 // that a daemon has to know to go on where another one stopped.
 func (l *Loop) Load(ctx context.Context) error {
+	sighted := l.sight(ctx)
 	records, err := l.ledger.Load(ctx)
 	if err != nil {
 		return fmt.Errorf("load records: %w", err)
@@ -129,7 +133,7 @@ func (l *Loop) Load(ctx context.Context) error {
 	for _, key := range keys {
 		l.entry(key)
 	}
-	l.loaded = true
+	l.loaded, l.sighted = true, sighted
 	return nil
 }
 

@@ -20,23 +20,32 @@ func (d *decision) observe(job *repo.Job) (moved bool) {
 		if role == nil {
 			role = &repo.Role{}
 		}
-		d.find(role, r, t, pods)
-		a := live(t)
-		if a == nil {
-			return
-		}
-		if p := pods[a.Pod]; p != nil {
-			moved = d.see(job, role, r, t, p) || moved
-		} else {
-			moved = d.miss(a, d.attemptOf(r, t, a.Attempt)) || moved
-		}
-		if a.Outcome == nil && a.StartedAt != nil {
-			t.Phase = repo.TaskRunning
-		}
-		if a.Outcome != nil && a.Result == repo.Stopped {
-			t.Phase = repo.TaskStopped
+		for d.observeTask(job, role, r, t, pods) { // of a record that lags behind, all attempts that were made
+			moved = true
 		}
 	})
+	return moved
+}
+
+// observeTask brings what the pod of a task's live attempt tells into the record,
+// and says whether that ended it.
+func (d *decision) observeTask(job *repo.Job, role *repo.Role, r *repo.RoleRecord, t *repo.TaskRecord, pods map[string]*Pod) (moved bool) {
+	d.find(role, r, t, pods)
+	a := live(t)
+	if a == nil {
+		return false
+	}
+	if p := pods[a.Pod]; p != nil {
+		moved = d.see(job, role, r, t, p)
+	} else {
+		moved = d.miss(a, d.attemptOf(r, t, a.Attempt))
+	}
+	if a.Outcome == nil && a.StartedAt != nil {
+		t.Phase = repo.TaskRunning
+	}
+	if a.Outcome != nil && a.Result == repo.Stopped {
+		t.Phase = repo.TaskStopped
+	}
 	return moved
 }
 
@@ -163,6 +172,9 @@ func (d *decision) miss(a *repo.TaskAttemptRecord, id repo.TaskAttempt) bool {
 	switch why := d.in.Refused[a.Pod]; {
 	case why != "":
 		o = repo.Outcome{Result: repo.Failed, Class: repo.Permanent, Reason: ReasonPodRefused, Message: cut(why)}
+	case a.UID == "" && d.in.Asked[a.Pod]:
+		a.Waiting = cut(d.in.Troubles[a.Pod])
+		return false
 	case a.Stop == ReasonStartDeadline:
 		o = repo.Outcome{Result: repo.Failed, Class: repo.Unknown, Reason: a.Stop, Message: "did not start in time: " + cmp.Or(d.in.Troubles[a.Pod], a.Waiting)}
 	case (a.UID != "" || d.overtaken(id)) && a.Stop == "":

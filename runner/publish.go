@@ -51,6 +51,14 @@ func (l *Loop) Publish(ctx context.Context, now time.Time) (pushed bool, err err
 	return pushed, nil
 }
 
+// Recheck has the ledger's branch looked at although nothing of ours has
+// changed: somebody else has been at it.
+func (l *Loop) Recheck() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changed()
+}
+
 // tails are the log tails that a record refers to and that were not pushed yet.
 func tails(e *entry) (out []repo.Tail) {
 	e.attempts(func(a *repo.TaskAttemptRecord) {

@@ -58,19 +58,26 @@ func (q *queue) add(key repo.Key, at time.Time) {
 func (q *queue) hasten(key repo.Key) { q.add(key, time.Unix(0, 0)) }
 
 // next hands out a job whose time has come. If there is none it returns when
-// the next one's is (zero for never), and a channel that tells of new ones.
-func (q *queue) next(now time.Time) (key repo.Key, ok bool, at time.Time, changed <-chan struct{}) {
+// the next one's is, zero for never.
+func (q *queue) next(now time.Time) (key repo.Key, ok bool, at time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.waiting) == 0 {
-		return repo.Key{}, false, time.Time{}, q.changed
+		return repo.Key{}, false, time.Time{}
 	}
 	it := q.waiting[0]
 	if it.at.After(now) {
-		return repo.Key{}, false, it.at, q.changed
+		return repo.Key{}, false, it.at
 	}
 	heap.Pop(&q.waiting)
-	return it.key, true, time.Time{}, q.changed
+	return it.key, true, time.Time{}
+}
+
+// news is closed when the next job comes in.
+func (q *queue) news() <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.changed
 }
 
 // done takes a job back that was handed out.
@@ -99,10 +106,18 @@ func (q *queue) busy(now time.Time) bool {
 
 type itemHeap []*item
 
-func (h itemHeap) Len() int           { return len(h) }
-func (h itemHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h itemHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = i, j }
-func (h *itemHeap) Push(x any)        { it := x.(*item); it.index = len(*h); *h = append(*h, it) }
+func (h itemHeap) Len() int      { return len(h) }
+func (h itemHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = i, j }
+func (h *itemHeap) Push(x any)   { it := x.(*item); it.index = len(*h); *h = append(*h, it) }
+
+// Less is by time, and at the same time by key: the order never depends on chance.
+func (h itemHeap) Less(i, j int) bool {
+	if c := h[i].at.Compare(h[j].at); c != 0 {
+		return c < 0
+	}
+	return h[i].key.Compare(h[j].key) < 0
+}
+
 func (h *itemHeap) Pop() any {
 	old := *h
 	it := old[len(old)-1]

@@ -40,6 +40,11 @@ func (l *Loop) Reconcile(ctx context.Context, now time.Time, key repo.Key) {
 		}
 		return
 	}
+	var overtaken *OvertakenError
+	if errors.As(err, &overtaken) {
+		l.overtaken = err
+		return
+	}
 	e.failures++
 	if ctx.Err() == nil {
 		l.complain(now, e, err)
@@ -99,6 +104,9 @@ func passBackoff(failures int) time.Duration {
 
 func (l *Loop) pass(ctx context.Context, now time.Time, e *entry) error {
 	pods, err := l.pods(ctx, e)
+	if err == nil {
+		err = l.introduce(ctx, e, pods)
+	}
 	l.mu.Lock()
 	if err != nil {
 		// What was decided before may not hold any more. What we may not look at is
@@ -111,7 +119,7 @@ func (l *Loop) pass(ctx context.Context, now time.Time, e *entry) error {
 	}
 	in := Input{
 		Now: now, Environment: l.opts.Environment, Revision: l.revision, Key: e.key, Job: e.job, Invalid: e.invalid, Withheld: e.withheld,
-		Record: e.record, Published: e.published, Runs: e.runs, Pods: pods, Refused: e.refused, Troubles: e.troubles,
+		Record: e.record, Published: e.published, Runs: e.runs, Pods: pods, Refused: e.refused, Troubles: e.troubles, Asked: e.asked,
 	}
 	l.mu.Unlock()
 	if in.Job != nil {
@@ -134,6 +142,9 @@ func (l *Loop) pods(ctx context.Context, e *entry) ([]Pod, error) {
 	all, err := l.backend.Pods(ctx, e.key)
 	if apierrors.IsForbidden(err) && !goesOn(&e.record) {
 		return nil, nil // there is none to look for
+	}
+	if err == nil {
+		all, err = l.found(ctx, e, all)
 	}
 	if err != nil {
 		return nil, err
@@ -228,6 +239,7 @@ func (l *Loop) keep(e *entry, in Input, out Output) []ending {
 	defer l.mu.Unlock()
 	defer e.tidy()
 	e.settled = out.Settled
+	defer l.look(in.Now, e)
 	if reflect.DeepEqual(in.Record, out.Record) {
 		poke(l.progress)
 		return nil
@@ -241,7 +253,7 @@ func (l *Loop) keep(e *entry, in Input, out Output) []ending {
 
 // tidy drops what was noted of pods that the record does not ask for any more.
 func (e *entry) tidy() {
-	if len(e.tails)+len(e.refused)+len(e.troubles) == 0 {
+	if len(e.tails)+len(e.refused)+len(e.troubles)+len(e.asked) == 0 {
 		return
 	}
 	named, told := map[string]bool{}, map[string]bool{}
@@ -252,6 +264,11 @@ func (e *entry) tidy() {
 	maps.DeleteFunc(e.tails, func(pod, _ string) bool { return !told[pod] })
 	maps.DeleteFunc(e.refused, func(pod, _ string) bool { return !named[pod] })
 	maps.DeleteFunc(e.troubles, func(pod, _ string) bool { return !named[pod] })
+	for pod := range e.asked {
+		if !named[pod] {
+			e.ask(pod, false)
+		}
+	}
 }
 
 // attempts calls f for every task attempt in the record.

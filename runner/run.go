@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,20 +88,38 @@ func (l *Loop) pollLoop(ctx context.Context, source Source, hasten <-chan struct
 	}
 }
 
+// Step looks at the job whose time came first. If no job's has come it says when
+// the next one's does, zero for never.
+func (l *Loop) Step(ctx context.Context, now time.Time) (worked bool, next time.Time) {
+	key, ok, at := l.queue.next(now)
+	if !ok {
+		return false, at
+	}
+	l.Reconcile(ctx, now, key)
+	l.queue.done(key)
+	poke(l.progress)
+	return true, time.Time{}
+}
+
+// Overtaken says why this loop must not go on, nil if it may: another daemon
+// knows more. It is an *OvertakenError.
+func (l *Loop) Overtaken() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.overtaken
+}
+
 // work looks at jobs whose time has come, one after another.
 func (l *Loop) work(ctx context.Context) error {
 	for {
-		now := time.Now()
-		key, ok, at, changed := l.queue.next(now)
-		if ok {
-			l.Reconcile(ctx, now, key)
-			l.queue.done(key)
-			poke(l.progress)
+		now, changed := time.Now(), l.queue.news()
+		worked, at := l.Step(ctx, now)
+		if worked {
 			if l.opts.Hooks.Decided != nil {
 				l.opts.Hooks.Decided(time.Since(now))
 			}
-			if ctx.Err() != nil {
-				return ctx.Err()
+			if err := cmp.Or(l.Overtaken(), ctx.Err()); err != nil {
+				return err
 			}
 			continue
 		}
@@ -166,19 +185,22 @@ func (l *Loop) settle(ctx context.Context) bool {
 	return true
 }
 
+// Changed has a job looked at whose pods have changed; without a name, all that
+// waited for the backend.
+func (l *Loop) Changed(key repo.Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if key == (repo.Key{}) {
+		l.again(time.Now(), "")
+		return
+	}
+	l.entry(key)
+	l.queue.hasten(key)
+}
+
 func (l *Loop) watchLoop(ctx context.Context) error {
 	for failures := 1; ; failures++ {
-		err := l.backend.Watch(ctx, func(key repo.Key) {
-			l.mu.Lock()
-			if key == (repo.Key{}) {
-				l.again(time.Now(), "")
-				l.mu.Unlock()
-				return
-			}
-			l.entry(key)
-			l.mu.Unlock()
-			l.queue.hasten(key)
-		})
+		err := l.backend.Watch(ctx, l.Changed)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -152,7 +152,7 @@ func (d *decision) planRetry(role *repo.Role, t *repo.TaskRecord, a *repo.TaskAt
 	wait := backoff(role.Retry, a.Outcome, t.Retries.Total, d.rec.Run.ID, t.Name)
 	t.RetryAt, t.Phase = retryAt(finished(a, d.now), wait), repo.TaskRetrying
 	t.Retries.Total++
-	if accountable && !d.budgetSpent() { // more than there was were not counted when it was decided
+	if accountable {
 		t.Retries.Accountable++
 	}
 	return true

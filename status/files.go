@@ -20,6 +20,8 @@ type Input struct {
 	Changes     []repo.Change
 	Records     []repo.Record // all of the environment, for the dashboard
 	Notices     []string
+	// Binding of the environment, which is written if the tip lacks it; nil for none.
+	Binding *repo.Binding
 	// Tip is what the branch holds now; nil if there is no such branch.
 	Tip fs.FS
 }
@@ -41,6 +43,13 @@ func Files(in Input) (map[string][]byte, string, error) {
 	}
 	if err := w.dashboard(); err != nil {
 		return nil, "", err
+	}
+	if in.Binding != nil {
+		b, err := EncodeBinding(*in.Binding)
+		if err != nil {
+			return nil, "", err
+		}
+		w.put(in.Layout.Binding(in.Environment), b)
 	}
 	return w.files, Message(in), nil
 }

@@ -33,12 +33,21 @@ func Message(in Input) string {
 		}
 		body = "- " + strings.Join(all, "\n- ") + more + "\n\n"
 	}
+	return compose(subject, body, in.Environment, in.Revision)
+}
+
+// BindingMessage is the message of a commit of an environment's binding alone.
+func BindingMessage(environment string) string {
+	return compose(environment+": has its place", "", environment, "")
+}
+
+func compose(subject, body, environment, revision string) string {
 	if len(subject) > subjectLength {
 		subject = subject[:subjectLength-len("...")] + "..."
 	}
-	trailers := "Trainyard-Environment: " + in.Environment + "\n"
-	if in.Revision != "" {
-		trailers = repo.RevisionTrailer + ": " + in.Revision + "\n" + trailers
+	trailers := "Trainyard-Environment: " + environment + "\n"
+	if revision != "" {
+		trailers = repo.RevisionTrailer + ": " + revision + "\n" + trailers
 	}
 	return subject + "\n\n" + body + "[skip ci]\n\n" + trailers
 }

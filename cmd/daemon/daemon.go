@@ -30,12 +30,15 @@ type Options struct {
 	Branch       string
 	StatusBranch string
 	Environment  string
-	StateDir     string
-	Poll         time.Duration
-	Publish      time.Duration
-	Once         bool
-	AuthorName   string
-	AuthorEmail  string
+	// Repository is the identity of a repository that has none on its status
+	// branch yet; see repo.RepositoryID.
+	Repository  string
+	StateDir    string
+	Poll        time.Duration
+	Publish     time.Duration
+	Once        bool
+	AuthorName  string
+	AuthorEmail string
 	// Workers look at jobs at once, and each creates Parallel pods at once; 0 is
 	// what suits processes of this machine.
 	Workers, Parallel int

@@ -54,12 +54,11 @@ func (d *Daemon) lead(ctx, term context.Context) error {
 	}
 	for {
 		loop, err := d.serve(ctx, term)
-		var overtaken *overtakenError
 		switch {
 		case term.Err() != nil:
 			return d.forget() // no push after that: the next leader's records are newer
-		case errors.As(err, &overtaken):
-			d.opts.Log.Error().Msg(overtaken.Error() + "; all records are read again")
+		case isOvertaken(err):
+			d.opts.Log.Error().Msg(err.Error() + "; all records are read again")
 			if wait(ctx, term) {
 				continue
 			}
@@ -117,17 +116,17 @@ func (d *Daemon) serve(ctx, term context.Context) (*runner.Loop, error) {
 	o := &d.opts
 	records := &ledger{
 		mirror: d.mirror, branch: o.StatusBranch, environment: o.Environment, author: gitsync.Person{Name: o.AuthorName, Email: o.AuthorEmail},
-		shared: d.shared, log: o.Log, contended: o.Contended, overtaken: stop,
+		shared: d.shared, log: o.Log, contended: o.Contended, overtaken: stop, repository: o.Repository,
 	}
 	d.mu.Lock()
+	records.backend = d.backend
 	loop := runner.New(d.backend, records, runner.Options{
 		Environment: o.Environment, Workers: o.Workers, Parallel: o.Parallel, Poll: o.Poll, Publish: o.Publish, Forbidden: o.Forbidden, Log: o.Log, Hooks: o.Hooks,
 	})
 	d.loop = loop
 	d.mu.Unlock()
 	err := loop.Run(work, &follower{reader: d.reader}, d.reader.news, o.Once)
-	var overtaken *overtakenError
-	if cause := context.Cause(work); errors.As(cause, &overtaken) && ctx.Err() == nil {
+	if cause := context.Cause(work); isOvertaken(cause) && ctx.Err() == nil {
 		return loop, cause
 	}
 	return loop, err

@@ -3,8 +3,11 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
+	"slices"
+	"strings"
 
 	"github.com/rs/zerolog"
 
@@ -23,23 +26,37 @@ type ledger struct {
 	shared      *shared
 	log         zerolog.Logger
 	contended   func(times int)
+	// backend runs the pods of the records, and repository is the identity by
+	// which it marks them if the branch does not say another one. bound is what
+	// they have agreed on; nil if nothing had to be.
+	backend    Backend
+	repository string
+	bound      *repo.Binding
 	// overtaken ends the loop whose records would overwrite newer ones.
 	overtaken func(error)
 	// seen is the branch's revision as it was last read or written here: at that
-	// revision nothing on it is new.
+	// revision nothing on it is new. base is a state of it from no later than that.
 	seen string
+	base *gitsync.Snapshot
 }
 
 // Load implements runner.Ledger. A branch that does not exist holds no records.
 func (l *ledger) Load(ctx context.Context) ([]repo.Record, error) {
-	snap, _, err := l.mirror.Fetch(ctx, l.branch)
-	if errors.Is(err, gitsync.ErrNoBranch) {
-		return nil, nil
-	}
+	snap, err := l.fetch(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l.seen = snap.Revision()
+	settled, err := l.bind(ctx, tree(snap))
+	if err != nil {
+		return nil, err
+	}
+	if settled {
+		snap, err = l.fetch(ctx)
+	}
+	if snap == nil {
+		return nil, err
+	}
+	l.seen, l.base = snap.Revision(), snap
 	records, problems := status.Read(snap, l.shared.get(), l.environment)
 	for _, p := range problems {
 		l.log.Error().Msgf("branch %s: %s", l.branch, p)
@@ -47,16 +64,24 @@ func (l *ledger) Load(ctx context.Context) ([]repo.Record, error) {
 	return records, nil
 }
 
+// fetch is the tip of the branch, nil if there is no such branch.
+func (l *ledger) fetch(ctx context.Context) (*gitsync.Snapshot, error) {
+	snap, _, err := l.mirror.Fetch(ctx, l.branch)
+	if errors.Is(err, gitsync.ErrNoBranch) {
+		return nil, nil
+	}
+	return snap, err
+}
+
 // Publish implements runner.Ledger.
 func (l *ledger) Publish(ctx context.Context, book runner.Book) (pushed bool, err error) {
 	tries := 0
+	var base *gitsync.Snapshot
 	revision, err := l.mirror.Publish(ctx, gitsync.PublishRequest{
 		Branch: l.branch, Author: l.author, When: book.At,
 		Build: func(tip *gitsync.Snapshot) (map[string][]byte, string, error) {
 			tries++
-			if err := l.compare(tip, book.Changes); err != nil {
-				return nil, "", err
-			}
+			base = tip
 			files, message, err := l.build(tip, book)
 			pushed = len(files) > 0
 			return files, message, err
@@ -65,26 +90,108 @@ func (l *ledger) Publish(ctx context.Context, book runner.Book) (pushed bool, er
 	if tries > 1 && l.contended != nil {
 		l.contended(tries - 1)
 	}
-	var newer *overtakenError
 	switch {
 	case err == nil:
-		l.seen = revision
-	case errors.As(err, &newer):
-		l.overtaken(newer)
+		l.seen, l.base = revision, base
+	case isOvertaken(err):
+		l.overtaken(err)
 	}
 	return pushed && err == nil, err
 }
 
 func (l *ledger) build(tip *gitsync.Snapshot, book runner.Book) (map[string][]byte, string, error) {
+	tree := branch{layout: l.shared.get(), environment: l.environment, tip: tip}
+	if tip == nil || tip.Revision() != l.seen {
+		if err := l.rebound(tip); err != nil {
+			return nil, "", err
+		}
+		tree.compare(l.base)
+	}
+	changes, err := book.Revise(&tree)
+	if err != nil {
+		return nil, "", fmt.Errorf("branch %s: %w", l.branch, err)
+	}
 	in := status.Input{
-		Layout: l.shared.get(), Environment: l.environment, Changes: masked(book.Changes), Records: book.Records,
-		Notices: book.Notices, Revision: book.Revision,
+		Layout: tree.layout, Environment: l.environment, Changes: masked(changes), Records: book.Records,
+		Notices: book.Notices, Revision: book.Revision, Binding: l.bound,
 	}
 	if tip != nil {
 		in.Tip = tip
 	}
-	in.Changes = append(in.Changes, missing(in.Tip, in.Layout, l.environment, book)...)
 	return status.Files(in)
+}
+
+// branch is what a commit of the status branch holds.
+type branch struct {
+	layout      repo.Layout
+	environment string
+	tip         *gitsync.Snapshot // nil for none
+	// moved says that somebody else has been at it, and paths where, if that is known.
+	moved bool
+	paths map[string]bool
+}
+
+// compare finds out what has changed since a state of the branch, nil for none.
+func (b *branch) compare(base *gitsync.Snapshot) {
+	b.moved = true
+	if base == nil || b.tip == nil {
+		return
+	}
+	changes, err := gitsync.Changed(base, b.tip)
+	if err != nil {
+		return // then it may be anything
+	}
+	b.paths = make(map[string]bool, len(changes))
+	for _, c := range changes {
+		b.paths[path.Dir(c.Path)] = true
+	}
+}
+
+// Touched implements runner.Branch.
+func (b *branch) Touched(key repo.Key) bool {
+	return b.moved && (b.paths == nil || b.paths[b.layout.RecordDir(b.environment, key)])
+}
+
+// Others implements runner.Branch.
+func (b *branch) Others(known map[repo.Key]bool) (out []repo.Record) {
+	switch {
+	case !b.moved || b.tip == nil:
+		return nil
+	case b.paths == nil:
+		out, _ = status.Read(b.tip, b.layout, b.environment)
+	}
+	root := b.layout.EnvironmentDir(b.environment) + "/"
+	for dir := range b.paths {
+		if !strings.HasPrefix(dir, root) {
+			continue
+		}
+		if text, err := fs.ReadFile(b.tip, path.Join(dir, repo.StatusFile)); err == nil {
+			if rec, err := status.Decode(text); err == nil {
+				out = append(out, rec)
+			}
+		}
+	}
+	return slices.DeleteFunc(out, func(r repo.Record) bool { return known[r.Key()] })
+}
+
+// Record implements runner.Branch.
+func (b *branch) Record(key repo.Key) *repo.Record {
+	if b.tip == nil {
+		return nil
+	}
+	dir := b.layout.RecordDir(b.environment, key)
+	text, err := fs.ReadFile(b.tip, path.Join(dir, repo.StatusFile))
+	if err != nil {
+		return nil
+	}
+	rec, err := status.Decode(text)
+	if err != nil {
+		return nil // nobody can read it, so it knows nothing
+	}
+	if text, err := fs.ReadFile(b.tip, path.Join(dir, repo.HistoryFile)); err == nil {
+		rec.History, _ = status.DecodeHistory(repo.HistoryFile, text)
+	}
+	return &rec
 }
 
 // masked are the changes with log tails as they may be read by everybody.
@@ -95,28 +202,6 @@ func masked(changes []repo.Change) []repo.Change {
 		for _, t := range c.Tails {
 			out[i].Tails = append(out[i].Tails, repo.Tail{Path: t.Path, Text: status.Tail([]byte(t.Text))})
 		}
-	}
-	return out
-}
-
-// missing are records that were published once and are not on the branch any
-// more: somebody deleted it, or put an older state of it back.
-func missing(tip fs.FS, layout repo.Layout, environment string, book runner.Book) []repo.Change {
-	changing := map[repo.Key]bool{}
-	for _, c := range book.Changes {
-		changing[c.Record.Key()] = true
-	}
-	var out []repo.Change
-	for _, r := range book.Records {
-		if changing[r.Key()] {
-			continue
-		}
-		if tip != nil {
-			if _, err := fs.Stat(tip, path.Join(layout.RecordDir(environment, r.Key()), repo.StatusFile)); err == nil {
-				continue
-			}
-		}
-		out = append(out, repo.Change{Record: r})
 	}
 	return out
 }

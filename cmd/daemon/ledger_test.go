@@ -171,7 +171,7 @@ func TestOlderRecordDoesNotOverwriteNewer(t *testing.T) {
 				return
 			}
 			require.ErrorContains(t, err, "another daemon writes the record of nlp/a: it knows that "+c.want)
-			var overtaken *overtakenError
+			var overtaken *runner.OvertakenError
 			require.ErrorAs(t, *told, &overtaken, "its loop is ended")
 			assert.Equal(t, before, b.git("-C", b.remote, "rev-parse", repo.StatusBranch), "nothing was pushed")
 		})
@@ -212,6 +212,6 @@ func TestOlderStateOfTheBranchIsOverwritten(t *testing.T) {
 	require.NoError(t, b.publish(prod, running(ended(0, "Error"), again(0))))
 	require.NoError(t, *told)
 	assert.Len(t, b.loaded(prod).Roles[0].Tasks[0].Attempts, 2)
-	var overtaken *overtakenError
+	var overtaken *runner.OvertakenError
 	require.False(t, errors.As(*told, &overtaken))
 }

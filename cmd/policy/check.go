@@ -2,7 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"math"
 	"path"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/json"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
@@ -21,6 +21,7 @@ func (p *Policy) Check(job repo.Job) []*repo.Error {
 		return nil
 	}
 	c.namespaces()
+	c.services()
 	var replicas, gpus int64
 	for i := range job.Roles {
 		role := &job.Roles[i]
@@ -65,7 +66,9 @@ func (c *checker) namespaces() {
 	c.namespace("metadata.namespace", c.job.Namespace)
 	for _, o := range c.job.Objects {
 		var meta struct {
-			Metadata struct{ Namespace string } `json:"metadata"`
+			Metadata struct {
+				Namespace string `json:"namespace"`
+			} `json:"metadata"`
 		}
 		if err := json.Unmarshal(o.Raw, &meta); err != nil {
 			c.errorf("", "%s %s: not readable: %v", o.Kind, o.Name, err)

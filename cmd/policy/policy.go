@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"path"
 	"slices"
 	"strings"
@@ -19,7 +20,8 @@ import (
 )
 
 // Policy is what is allowed. A field that is absent allows everything, but for
-// PodSecurity; a list that is there and empty allows nothing.
+// PodSecurity, Services and ServiceIPs; a list that is there and empty allows
+// nothing.
 type Policy struct {
 	// PodSecurity is the level of Kubernetes' pod security standards that pods
 	// keep to: privileged, baseline or restricted; baseline when absent.
@@ -38,11 +40,17 @@ type Policy struct {
 	Registries *[]string `yaml:"registries"`
 	// ServiceAccounts that pods may run as. A pod that names none runs as "default".
 	ServiceAccounts *[]string `yaml:"serviceAccounts"`
+	// Services are the types of Services that may stand beside a job: ClusterIP
+	// alone when absent. ServiceIPs are addresses and networks that they may ask
+	// for, as externalIPs, loadBalancerIP or clusterIP: none when absent.
+	Services   *[]string `yaml:"services"`
+	ServiceIPs *[]string `yaml:"serviceIPs"`
 
 	evaluator standards.Evaluator
+	given     []netip.Prefix // what ServiceIPs says
 }
 
-var fields = []string{"podSecurity", "namespaces", "hostPaths", "hostNetwork", "maxReplicas", "maxGPUs", "registries", "serviceAccounts"}
+var fields = []string{"podSecurity", "namespaces", "hostPaths", "hostNetwork", "maxReplicas", "maxGPUs", "registries", "serviceAccounts", "services", "serviceIPs"}
 
 // Parse reads a policy strictly: a field that it does not know would be a
 // limit that nobody keeps.
@@ -54,7 +62,7 @@ func Parse(file []byte) (*Policy, error) {
 	}
 	var p Policy
 	if doc.Kind == 0 {
-		return nil, errors.New("is empty; write {} to allow everything")
+		return nil, errors.New("is empty; write {} to allow what a policy allows that says nothing")
 	}
 	if err := dec.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
 		return nil, errors.New("holds more than one document")
@@ -80,7 +88,7 @@ func known(root *yaml.Node) error {
 			return fmt.Errorf("line %d: unknown field %q; there are %s", k.Line, k.Value, strings.Join(fields, ", "))
 		}
 		if v.Tag == "!!null" {
-			return fmt.Errorf("line %d: %s has no value; write [] to allow none, or leave the field out to allow all", k.Line, k.Value)
+			return fmt.Errorf("line %d: %s has no value; write [] to allow none, or leave the field out", k.Line, k.Value)
 		}
 	}
 	return nil
@@ -107,5 +115,5 @@ func (p *Policy) check() (err error) {
 	if p.MaxGPUs != nil && *p.MaxGPUs < 0 {
 		return fmt.Errorf("maxGPUs: %d is less than 0", *p.MaxGPUs)
 	}
-	return nil
+	return p.checkServices()
 }

@@ -31,7 +31,7 @@ func runDaemon(ctx context.Context, o runOptions, s streams) error {
 	bell := hook.NewBell()
 	metrics := hook.NewMetrics(version())
 	options := daemon.Options{
-		Remote: o.remote(), Branch: o.Branch, StatusBranch: o.StatusBranch, Environment: o.Environment, StateDir: o.StateDir,
+		Remote: o.remote(), Branch: o.Branch, StatusBranch: o.StatusBranch, Environment: o.Environment, Repository: identity(&o.remoteOptions), StateDir: o.StateDir,
 		Poll: o.Poll, Publish: o.PublishInterval, Once: o.Once, AuthorName: o.AuthorName, AuthorEmail: o.AuthorEmail,
 		Forbidden: forbidden, Hasten: bell, Log: log, Hooks: hooks(metrics), Contended: metrics.Contended,
 		Polled: func(changed bool, err error) {

@@ -5,9 +5,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
 // scp is the short form of an SSH URL: git@host:path.
@@ -55,6 +58,17 @@ func canonical(remote string) string {
 		return strings.TrimRight(remote, "/")
 	}
 	return strings.TrimSuffix(strings.TrimRight(place, "/"), ".git")
+}
+
+// identity tells a repository from others that nobody has seen yet: by where it
+// is, and where its records are. A path is one of this machine.
+func identity(o *remoteOptions) string {
+	place := canonical(o.Repo)
+	if filepath.IsAbs(place) {
+		host, _ := os.Hostname() // a machine without a name has paths too
+		place = host + place
+	}
+	return repo.RepositoryID(place + "\x00" + o.StatusBranch)
 }
 
 // redacted is a remote's address without user and password: either may be a token.

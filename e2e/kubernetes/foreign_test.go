@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
+	"github.com/trainyard/trainyard/runner/kubernetes"
 )
 
 // settings is a config map of a unit.
@@ -109,7 +111,7 @@ func TestNamesThatAreTaken(t *testing.T) {
 	_, err := core.Services(b.namespace).Create(b.ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: run.ID}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	_, err = b.Prepare(b.ctx, run, 0)
-	assert.ErrorContains(t, err, "service: "+run.ID+" is somebody else's")
+	assert.ErrorContains(t, err, "service: its name is taken: "+run.ID+" is not Trainyard's")
 	require.NoError(t, core.Services(b.namespace).Delete(b.ctx, run.ID, metav1.DeleteOptions{}))
 
 	addr, err := b.Prepare(b.ctx, run, 0)
@@ -171,4 +173,103 @@ func TestRunThatIsGoingIsNotUsed(t *testing.T) {
 	hold("null")
 	_, err = b.Prepare(b.ctx, run, 0)
 	require.NoError(t, err)
+}
+
+// of is a backend of the same environment of a repository.
+func (b *bench) of(repository string) *bench {
+	b.t.Helper()
+	log := zerolog.New(zerolog.NewTestWriter(b.t))
+	other, err := kubernetes.New(kubernetes.Options{Config: b.c.Config(), Environment: "test", Repository: repository, Namespaces: []string{b.namespace}, Log: log})
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { require.NoError(b.t, other.Close()) })
+	_, err = other.Runs(b.ctx)
+	require.NoError(b.t, err)
+	return &bench{Backend: other, t: b.t, c: b.c, namespace: b.namespace, ctx: b.ctx}
+}
+
+// TestRepositoriesShareACluster: two repositories have an environment of the
+// same name in one namespace. Neither sees what is the other's, takes it over,
+// or has it in place of its own.
+func TestRepositoriesShareACluster(t *testing.T) {
+	t.Parallel()
+	one := newBench(t)
+	two, one := one.of("two-x"), one.of("one-x")
+	owned := func(r *repo.Run) { r.Job.Objects = []repo.Object{settings(t, "settings")} }
+	mine := one.run("mine", 1, owned)
+	pod := one.start(mine)[0]
+	theirs := two.run("theirs", 1)
+	two.start(theirs)
+	one.until(pod.Name, "runs", phase(corev1.PodRunning))
+	for b, run := range map[*bench]*repo.Run{one: mine, two: theirs} {
+		jobs, err := b.Jobs(b.ctx)
+		require.NoError(t, err)
+		require.Equal(t, []repo.Key{run.Job.Key}, jobs)
+		runs, err := b.Runs(b.ctx)
+		require.NoError(t, err)
+		require.Equal(t, []repo.Run{*run}, runs)
+	}
+	pods, err := two.Pods(t.Context(), mine.Job.Key)
+	require.NoError(t, err)
+	require.Empty(t, pods)
+
+	same := two.run("mine", 1) // of the same name, down to its pods'
+	require.Equal(t, mine.ID, same.ID)
+	const why = `belongs to environment "test" of repository one-x`
+	_, err = two.Prepare(t.Context(), same, 0)
+	require.ErrorContains(t, err, "its name is taken: config map "+mine.ID+" "+why)
+	require.False(t, apierrors.IsBadRequest(err), "that may pass")
+	err = two.Create(t.Context(), pod)
+	require.True(t, apierrors.IsConflict(err), err)
+	require.ErrorContains(t, err, "its name is taken: the pod of this name "+why)
+	_, err = two.Prepare(t.Context(), two.run("other", 1, owned), 0)
+	require.True(t, apierrors.IsBadRequest(err), err)
+	require.ErrorContains(t, err, "ConfigMap settings is in namespace "+one.namespace+" already, and "+why)
+	require.ErrorContains(t, two.Own(t.Context(), "three-x"), "start the daemon again")
+}
+
+// TestUnmarkedPodsAreTakenOver: what was made before repositories were told
+// apart goes to the first one that comes.
+func TestUnmarkedPodsAreTakenOver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	run := b.run("old", 2)
+	pods := b.start(run)
+	b.until(pods[1].Name, "runs", phase(corev1.PodRunning))
+	one := b.of("one-x")
+	found, err := one.Pods(t.Context(), run.Job.Key)
+	require.NoError(t, err)
+	require.Len(t, found, 2)
+	for _, p := range found {
+		require.Equal(t, "one-x", p.Labels[repo.LabelRepository])
+	}
+	runs, err := one.Runs(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []repo.Run{*run}, runs)
+	addr, err := one.Prepare(t.Context(), run, 1)
+	require.NoError(t, err, "the run's service is its own, too")
+	service, err := b.c.Client().CoreV1().Services(b.namespace).Get(t.Context(), run.ID, metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, "one-x", service.Labels[repo.LabelRepository])
+	require.True(t, apierrors.IsAlreadyExists(one.Create(t.Context(), one.pod(run, addr, 0))))
+	found, err = b.of("two-x").Pods(t.Context(), run.Job.Key)
+	require.NoError(t, err)
+	require.Empty(t, found, "it came second")
+}
+
+// TestClusterHasOneIdentity: whoever asks; who may not ask is told nothing.
+func TestClusterHasOneIdentity(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	one, err := b.Cluster(t.Context())
+	require.NoError(t, err)
+	require.NotEmpty(t, one)
+	two, err := b.of("two-x").Cluster(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, one, two)
+	nobody, err := kubernetes.New(kubernetes.Options{Config: b.c.As(t, "nobody"), Environment: "test", Namespaces: []string{b.namespace}, Log: zerolog.Nop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, nobody.Close()) })
+	none, err := nobody.Cluster(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, none)
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -17,7 +18,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
@@ -28,6 +28,10 @@ type Options struct {
 	// taken off: the server's own priority and fairness decides.
 	Config      *rest.Config
 	Environment string
+	// Repository is the identity of the one whose environment this is, if it is
+	// known from the start: else Own says it. Without it the pods of all
+	// repositories with this environment are meant.
+	Repository string
 	// Namespaces that pods may run in; none is all of them, which needs a ClusterRole.
 	Namespaces []string
 	// Gang is how all pods of a run start or none; "" is what fits the job and
@@ -62,12 +66,15 @@ type Backend struct {
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
 
-	informers []cache.SharedIndexInformer
-	writes    chan struct{} // a place for each write that is under way
-	news      chan announcement
-	gangs     gangs
-	cancel    context.CancelFunc
-	done      sync.WaitGroup
+	writes chan struct{} // a place for each write that is under way
+	news   chan announcement
+	gangs  gangs
+	work   context.Context // of what goes on until Close
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+
+	owning sync.Mutex            // held while it is settled whose pods are watched
+	owned  atomic.Pointer[owned] // nil before that
 
 	denied sync.Map // what was logged as forbidden, once
 
@@ -89,8 +96,8 @@ type knownRun struct {
 	gang     *party // of a job whose pods start together
 }
 
-// New prepares a backend for a cluster that may be away: only Runs waits for
-// it. The backend works until Close.
+// New prepares a backend for a cluster that may be away: only Own and Runs wait
+// for it. The backend works until Close.
 func New(o Options) (*Backend, error) {
 	if o.Environment == "" {
 		return nil, errors.New("kubernetes runner: no environment")
@@ -110,20 +117,9 @@ func New(o Options) (*Backend, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Backend{
-		options: o, client: client, dynamic: anything, cancel: cancel,
+		options: o, client: client, dynamic: anything, work: ctx, cancel: cancel,
 		writes: make(chan struct{}, inFlight), news: make(chan announcement, 1024), gangs: newGangs(),
 		trouble: map[string]trouble{}, runs: map[string]knownRun{}, output: map[types.UID]time.Time{}, stuck: map[types.UID]string{}, forced: map[types.UID]time.Time{}, watches: map[*watch]struct{}{},
-	}
-	for _, n := range o.namespaces() {
-		informer, err := b.informer(n)
-		if err != nil {
-			cancel()
-			return nil, fmt.Errorf("kubernetes runner: %w", err)
-		}
-		b.informers = append(b.informers, informer)
-	}
-	for _, informer := range b.informers {
-		b.done.Go(func() { informer.RunWithContext(ctx) })
 	}
 	b.done.Go(func() { b.inquire(ctx) })
 	b.done.Go(func() { b.announceAll(ctx) })

@@ -28,6 +28,9 @@ func (b *Backend) Create(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	pod = pod.DeepCopy()
+	if id := b.repository(); id != "" {
+		pod.Labels[repo.LabelRepository] = id
+	}
 	pod.OwnerReferences = []metav1.OwnerReference{ownerReference(run, owner)}
 	if err := b.join(ctx, pod); err != nil {
 		return err
@@ -47,7 +50,10 @@ func (b *Backend) sameAs(ctx context.Context, pod *corev1.Pod, there error) erro
 	if err != nil {
 		return err
 	}
-	for _, label := range []string{repo.LabelManagedBy, repo.LabelEnvironment, repo.LabelJob, repo.LabelRun, repo.LabelRole, repo.LabelIndex, repo.LabelRunAttempt, repo.LabelAttempt} {
+	if why := b.alien(found.Labels); why != "" && found.Labels[repo.LabelManagedBy] == repo.ManagedBy {
+		return apierrors.NewConflict(podResource, pod.Name, fmt.Errorf("its name is taken: the pod of this name %s", why))
+	}
+	for _, label := range []string{repo.LabelManagedBy, repo.LabelRepository, repo.LabelEnvironment, repo.LabelJob, repo.LabelRun, repo.LabelRole, repo.LabelIndex, repo.LabelRunAttempt, repo.LabelAttempt} {
 		if found.Labels[label] != pod.Labels[label] {
 			return apierrors.NewConflict(podResource, pod.Name, fmt.Errorf("a pod of this name is there that is somebody else's (its label %s is %q): remove it, and the task starts", label, found.Labels[label]))
 		}

@@ -90,7 +90,7 @@ func (b *Backend) gather(ctx context.Context, run *repo.Run) (*party, error) {
 
 // gathered is what was decided for a run before this daemon was there.
 func (b *Backend) gathered(run *repo.Run) (kind Gang, why string, ok bool) {
-	for _, informer := range b.informers {
+	for _, informer := range b.informers() {
 		found, err := informer.GetIndexer().ByIndex(byJob, run.Job.Key.String())
 		if err != nil {
 			continue
@@ -136,7 +136,7 @@ func (b *Backend) join(ctx context.Context, pod *corev1.Pod) error {
 func (b *Backend) assemble(ctx context.Context, p *party, g repo.Gang, known knownRun) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	object := p.group(p.run, g)
+	object := p.group(p.run, b.repository(), g)
 	if object == nil || p.made == g.Name {
 		return nil
 	}

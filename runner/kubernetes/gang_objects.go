@@ -27,7 +27,7 @@ const (
 
 // group is the object that has to be there before the pods of a gang, nil if
 // there is none. Its owner is added by the caller.
-func (c choice) group(run *repo.Run, g repo.Gang) *unstructured.Unstructured {
+func (c choice) group(run *repo.Run, repository string, g repo.Gang) *unstructured.Unstructured {
 	var spec map[string]any
 	size := int64(g.Size)
 	switch c.kind {
@@ -52,7 +52,7 @@ func (c choice) group(run *repo.Run, g repo.Gang) *unstructured.Unstructured {
 	o.SetKind("PodGroup")
 	o.SetName(g.Name)
 	o.SetNamespace(run.Job.Namespace)
-	o.SetLabels(runLabels(run))
+	o.SetLabels(runLabels(run, repository))
 	return o
 }
 

@@ -205,7 +205,7 @@ func TestGangObjects(t *testing.T) {
 				require.NoError(t, err)
 				b.WriteString("# " + title + "\n" + string(text))
 			}
-			if o := c.group(run, g); o != nil {
+			if o := c.group(run, "", g); o != nil {
 				write("group", o.Object)
 			}
 			late := g

@@ -73,7 +73,7 @@ func (b *Backend) questions(now time.Time, asked map[types.UID]time.Time) []ques
 	speaks := map[string]int{} // by run, the index of the pod that wrote last
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, informer := range b.informers {
+	for _, informer := range b.informers() {
 		for _, o := range informer.GetStore().List() {
 			pod, ok := o.(*corev1.Pod)
 			if !ok {

@@ -27,7 +27,7 @@ func (b *Backend) service(ctx context.Context, run *repo.Run, attempt int32, own
 	}
 	want := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: run.ID, Namespace: run.Job.Namespace, Labels: runLabels(run), OwnerReferences: []metav1.OwnerReference{ownerReference(run.ID, owner)},
+			Name: run.ID, Namespace: run.Job.Namespace, Labels: b.runLabels(run), OwnerReferences: []metav1.OwnerReference{ownerReference(run.ID, owner)},
 		},
 		Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true, Selector: selector},
 	}
@@ -49,13 +49,13 @@ func (b *Backend) turn(ctx context.Context, run *repo.Run, want *corev1.Service)
 	switch {
 	case err != nil:
 		return err
-	case !isRuns(there.Labels, run):
-		return fmt.Errorf("%s is somebody else's", run.ID)
+	case b.others(there.Labels, run) != "":
+		return fmt.Errorf("its name is taken: %s %s", run.ID, b.others(there.Labels, run))
 	case there.DeletionTimestamp != nil:
 		return fmt.Errorf("%s is being deleted", run.ID)
 	}
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": there.UID, "ownerReferences": want.OwnerReferences},
+		"metadata": map[string]any{"uid": there.UID, "ownerReferences": want.OwnerReferences, "labels": want.Labels},
 		"spec":     map[string]any{"selector": want.Spec.Selector},
 	})
 	if err != nil {
@@ -84,7 +84,7 @@ func resourceOf(kind schema.GroupVersionKind) string {
 // apply brings an object of the job's unit to the server, by server-side apply
 // under a name of the run: several runs can own one object, which goes with the
 // last. What is there already is changed only if a unit of this environment
-// brought it: a repository may not take over what others, or a run, depend on.
+// of this repository brought it: a repository may not take over what others, or a run, depend on.
 func (b *Backend) apply(ctx context.Context, run *repo.Run, owner types.UID, o repo.Object) error {
 	gvk := schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)
 	resource := resourceOf(gvk)
@@ -97,6 +97,9 @@ func (b *Backend) apply(ctx context.Context, run *repo.Run, owner types.UID, o r
 	}
 	labels, annotations := repo.WithoutReserved(object.GetLabels()), repo.WithoutReserved(object.GetAnnotations())
 	labels[repo.LabelManagedBy], labels[repo.LabelEnvironment] = repo.ManagedBy, run.Environment
+	if id := b.repository(); id != "" {
+		labels[repo.LabelRepository] = id
+	}
 	object.Object["metadata"] = map[string]any{"name": o.Name, "namespace": run.Job.Namespace} // no finalizers, no other owners
 	object.SetLabels(labels)
 	if len(annotations) > 0 {
@@ -114,7 +117,7 @@ func (b *Backend) apply(ctx context.Context, run *repo.Run, owner types.UID, o r
 	case err != nil:
 		return err
 	default:
-		if why := foreign(there.GetLabels(), run.Environment); why != "" {
+		if why := b.foreign(there.GetLabels()); why != "" {
 			return apierrors.NewBadRequest(fmt.Sprintf("%s %s is in namespace %s already, and %s: give the unit's object another name, leave it out of the unit, or hand it over with the labels %s=%s and %s=%s",
 				o.Kind, o.Name, run.Job.Namespace, why, repo.LabelManagedBy, repo.ManagedBy, repo.LabelEnvironment, run.Environment))
 		}
@@ -124,14 +127,13 @@ func (b *Backend) apply(ctx context.Context, run *repo.Run, owner types.UID, o r
 	return err
 }
 
-// foreign says why an object is none that a unit of an environment brought, "" if it is.
-func foreign(labels map[string]string, environment string) string {
-	switch {
-	case labels[repo.LabelManagedBy] != repo.ManagedBy:
-		return "is not Trainyard's"
-	case labels[repo.LabelEnvironment] != environment:
-		return fmt.Sprintf("belongs to environment %q", labels[repo.LabelEnvironment])
-	case labels[repo.LabelRun] != "":
+// foreign says why an object is none that a unit of this environment brought,
+// "" if it is.
+func (b *Backend) foreign(labels map[string]string) string {
+	if why := b.alien(labels); why != "" {
+		return why
+	}
+	if labels[repo.LabelRun] != "" {
 		return "belongs to run " + labels[repo.LabelRun]
 	}
 	return ""

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -22,15 +21,9 @@ import (
 // byJob is the index of pods by namespace/job.
 const byJob = "job"
 
-// ours selects what this environment made.
-func (b *Backend) ours() string {
-	return labels.SelectorFromSet(labels.Set{repo.LabelManagedBy: repo.ManagedBy, repo.LabelEnvironment: b.options.Environment}).String()
-}
-
 // informer keeps the environment's pods of a namespace in memory. Its first
 // list is never an old one: a pod that is missing from it is taken for lost.
-func (b *Backend) informer(namespace string) (cache.SharedIndexInformer, error) {
-	selector := b.ours()
+func (b *Backend) informer(namespace, selector string) (cache.SharedIndexInformer, error) {
 	pods := b.client.CoreV1().Pods(namespace)
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -115,7 +108,7 @@ func slimStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 // Jobs are those that have pods or runs on the cluster.
 func (b *Backend) Jobs(context.Context) ([]repo.Key, error) {
 	found := map[repo.Key]struct{}{}
-	for _, informer := range b.informers {
+	for _, informer := range b.informers() {
 		for _, o := range informer.GetStore().List() {
 			if pod, ok := o.(*corev1.Pod); ok && pod.Labels[repo.LabelJob] != "" {
 				found[keyOf(pod)] = struct{}{}
@@ -135,9 +128,12 @@ func (b *Backend) Pods(_ context.Context, key repo.Key) ([]corev1.Pod, error) {
 	if err := b.served(key.Namespace); err != nil {
 		return nil, err // none to be seen is not the same as none
 	}
+	if b.owned.Load() == nil {
+		return nil, b.away()
+	}
 	var out []corev1.Pod
 	now := time.Now()
-	for _, informer := range b.informers {
+	for _, informer := range b.informers() {
 		if !informer.HasSynced() {
 			return nil, b.away()
 		}
@@ -155,7 +151,7 @@ func (b *Backend) Pods(_ context.Context, key repo.Key) ([]corev1.Pod, error) {
 
 // find is a pod as it was last heard of, nil if there is none.
 func (b *Backend) find(namespace, name string) *corev1.Pod {
-	for _, informer := range b.informers {
+	for _, informer := range b.informers() {
 		if o, ok, _ := informer.GetStore().GetByKey(namespace + "/" + name); ok {
 			return o.(*corev1.Pod)
 		}

@@ -230,9 +230,10 @@ func TestQuestionsTakeTurns(t *testing.T) {
 	now := time.Unix(1_750_000_000, 0)
 	informer := cache.NewSharedIndexInformer(nil, &corev1.Pod{}, 0, nil)
 	b := &Backend{
-		informers: []cache.SharedIndexInformer{informer}, runs: map[string]knownRun{"bert-abc": {progress: time.Minute}},
+		runs:   map[string]knownRun{"bert-abc": {progress: time.Minute}},
 		output: map[types.UID]time.Time{"p-7": now, "gone": now}, stuck: map[types.UID]string{"gone": "FailedMount"},
 	}
+	b.owned.Store(&owned{informers: []cache.SharedIndexInformer{informer}})
 	for i := range 3*most - 2 { // one turn more than that for the one that writes
 		require.NoError(t, informer.GetStore().Add(fullPod(fmt.Sprintf("p-%d", i))))
 	}

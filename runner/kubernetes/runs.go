@@ -87,7 +87,7 @@ func (b *Backend) keep(ctx context.Context, run *repo.Run) (types.UID, error) {
 	}
 	maps := b.client.CoreV1().ConfigMaps(run.Job.Namespace)
 	want := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: run.ID, Namespace: run.Job.Namespace, Labels: runLabels(run)},
+		ObjectMeta: metav1.ObjectMeta{Name: run.ID, Namespace: run.Job.Namespace, Labels: b.runLabels(run)},
 		BinaryData: map[string][]byte{runKey: packed},
 	}
 	made, err := maps.Create(ctx, want, metav1.CreateOptions{FieldManager: manager})
@@ -102,8 +102,8 @@ func (b *Backend) keep(ctx context.Context, run *repo.Run) (types.UID, error) {
 		return "", err
 	}
 	switch {
-	case !isRuns(there.Labels, run):
-		return "", fmt.Errorf("config map %s is somebody else's", run.ID)
+	case b.others(there.Labels, run) != "":
+		return "", fmt.Errorf("its name is taken: config map %s %s", run.ID, b.others(there.Labels, run))
 	case there.DeletionTimestamp != nil:
 		return "", fmt.Errorf("config map %s is being deleted: what is made now would go with it", run.ID)
 	}
@@ -147,25 +147,53 @@ func unpack(packed []byte) (*repo.Run, error) {
 	return &run, nil
 }
 
-// isRuns says whether labels are those of a run's own objects.
-func isRuns(labels map[string]string, run *repo.Run) bool {
-	for k, v := range runLabels(run) {
-		if labels[k] != v {
-			return false
+// others says whose a run's object is if its labels are not those of the run's
+// own, "" if they are. One without a repository was made before there was any.
+func (b *Backend) others(labels map[string]string, run *repo.Run) string {
+	if why := b.alien(labels); why != "" {
+		return why
+	}
+	for k, v := range b.runLabels(run) {
+		if labels[k] != v && k != repo.LabelRepository {
+			return fmt.Sprintf("is somebody else's (its label %s is %q)", k, labels[k])
 		}
 	}
-	return true
+	return ""
 }
 
-func runLabels(run *repo.Run) map[string]string {
-	return map[string]string{
+// alien says whose something is that this environment of this repository did
+// not make, "" if it did.
+func (b *Backend) alien(labels map[string]string) string {
+	switch theirs, ours := labels[repo.LabelRepository], b.repository(); {
+	case labels[repo.LabelManagedBy] != repo.ManagedBy:
+		return "is not Trainyard's"
+	case theirs != "" && ours != "" && theirs != ours:
+		return fmt.Sprintf("belongs to environment %q of repository %s", labels[repo.LabelEnvironment], theirs)
+	case labels[repo.LabelEnvironment] != b.options.Environment:
+		return fmt.Sprintf("belongs to environment %q", labels[repo.LabelEnvironment])
+	}
+	return ""
+}
+
+// runLabels are those of all that a run has.
+func (b *Backend) runLabels(run *repo.Run) map[string]string { return runLabels(run, b.repository()) }
+
+func runLabels(run *repo.Run, repository string) map[string]string {
+	labels := map[string]string{
 		repo.LabelManagedBy: repo.ManagedBy, repo.LabelEnvironment: run.Environment, repo.LabelJob: run.Job.Name, repo.LabelRun: run.ID,
 	}
+	if repository != "" {
+		labels[repo.LabelRepository] = repository
+	}
+	return labels
 }
 
 // Runs are those that Prepare has seen and Forget has not, by ID. It waits
 // until the cluster's pods are known: nothing may be decided without them.
 func (b *Backend) Runs(ctx context.Context) ([]repo.Run, error) {
+	if err := b.Own(ctx, b.repository()); err != nil {
+		return nil, err
+	}
 	if err := b.synced(ctx); err != nil {
 		return nil, err
 	}

@@ -158,7 +158,7 @@ func (b *Backend) synced(ctx context.Context) error {
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for _, informer := range b.informers {
+	for _, informer := range b.informers() {
 		for !informer.HasSynced() {
 			select {
 			case <-ctx.Done():

@@ -1,0 +1,72 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
+)
+
+// A pod of a run that nobody here knows of is another daemon's, or was left by
+// one whose records are lost. It may be ended and let go only if everything that
+// is known was read after the pod was there.
+
+// sight are the runs of all pods that can be seen now.
+func (l *Loop) sight(ctx context.Context) map[string]bool {
+	runs := map[string]bool{}
+	keys, err := l.backend.Jobs(ctx)
+	if err != nil {
+		return runs
+	}
+	for _, key := range keys {
+		pods, err := l.backend.Pods(ctx, key)
+		if err != nil {
+			continue
+		}
+		for i := range pods {
+			if run, _, ok := repo.AttemptOf(&pods[i]); ok {
+				runs[run] = true
+			}
+		}
+	}
+	return runs
+}
+
+// introduce finds out about runs of pods that are not known. It is an
+// *OvertakenError when only the ledger can tell of one.
+func (l *Loop) introduce(ctx context.Context, e *entry, pods []Pod) error {
+	for i := range pods {
+		run := pods[i].Run
+		l.mu.Lock()
+		known := l.sighted[run] || e.knows(run)
+		l.mu.Unlock()
+		if known {
+			continue
+		}
+		runs, err := l.backend.Runs(ctx)
+		if err != nil {
+			return err
+		}
+		l.mu.Lock()
+		for _, r := range runs {
+			if r.Job.Key == e.key && !e.knows(r.ID) {
+				e.runs = append(slices.Clip(e.runs), r)
+			}
+		}
+		known = e.knows(run)
+		l.mu.Unlock()
+		if !known {
+			return &OvertakenError{Job: e.key, What: fmt.Sprintf("pod %s of run %s has been started", pods[i].Name, run)}
+		}
+	}
+	return nil
+}
+
+// knows says whether a run is in the record, or prepared. l.mu is held.
+func (e *entry) knows(run string) bool {
+	r := &e.record
+	return r.Run != nil && r.Run.ID == run ||
+		slices.ContainsFunc(r.History, func(s repo.RunSummary) bool { return s.ID == run }) ||
+		slices.ContainsFunc(e.runs, func(p repo.Run) bool { return p.ID == run })
+}
