@@ -36,8 +36,16 @@ bench:
 
 DURATION := 30m
 SEED := 1
-soak-kubernetes: cluster # kills everything under the daemon, one seed after another
-	go test ./e2e -count=1 -v -run '^TestClusterSoak$$' -soak $(DURATION) -seed $(SEED) -timeout 0
+soak-kubernetes: cluster # kills everything under the daemon, one seed after another: so long on simulated nodes, then on real ones
+	go test ./e2e -count=1 -v -run '^Test(Cluster|Node)Soak$$' -soak $(DURATION) -seed $(SEED) -timeout 0
+
+LASTING := 10m
+absence-kubernetes: cluster # each part of a cluster with real nodes is away for so long, five at a time: kernels have inotify for nine nodes
+	go test ./e2e -count=1 -v -run '^TestNodeAbsence$$' -lasting $(LASTING) -seed $(SEED) -parallel 5 -timeout 0
+
+HISTORIES := 20000
+simulate: # histories of the runner in a simulated world, from the seed SEED on
+	@go run ./runner/simulation/simulate -histories $(HISTORIES) -seed $(SEED)
 
 FUZZTIME := 10m
 fuzz: # every reader of job files, one after another
@@ -56,4 +64,4 @@ demo: build
 clean:
 	rm -rf bin
 
-.PHONY: all fmt vet lint cross cluster test test-e2e bench bench-kubernetes soak-kubernetes fuzz build image demo clean
+.PHONY: all simulate fmt vet lint cross cluster test test-e2e bench bench-kubernetes soak-kubernetes absence-kubernetes fuzz build image demo clean

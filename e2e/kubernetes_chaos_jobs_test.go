@@ -32,9 +32,11 @@ const podSpec = `spec:
 `
 
 // template of pods that exit with a code, or never with a negative one.
-func template(indent string, code int, runFor string) string {
+func (w *onCluster) template(indent string, code int, runFor string) string {
 	text := podSpec
-	if code >= 0 {
+	if w.real != nil {
+		text = w.real.podSpec(code, runFor)
+	} else if code >= 0 {
 		text = fmt.Sprintf("metadata: {annotations: {simulate.trainyard.dev/exit-code: %q, simulate.trainyard.dev/run-for: %s}}\n", fmt.Sprint(code), runFor) + podSpec
 	}
 	return indent + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n"+indent) + "\n"
@@ -66,7 +68,7 @@ spec:
   - name: worker
     replicas: %d
 %s    template:
-%s`, name, w.namespace, spec, replicas, role, template("      ", code, runFor))
+%s`, name, w.namespace, spec, replicas, role, w.template("      ", code, runFor))
 }
 
 func (w *onCluster) plainJob(j *chaosJob, runFor func() string) {
@@ -96,7 +98,7 @@ func (w *onCluster) permanentJob(j *chaosJob, runFor func() string) {
 }
 
 func (w *onCluster) daemonRoleJob(j *chaosJob, runFor func() string) {
-	j.text = w.own(j.name, "", "", 2, 0, runFor()) + "  - name: ps\n    daemon: true\n    template:\n" + template("      ", -1, "")
+	j.text = w.own(j.name, "", "", 2, 0, runFor()) + "  - name: ps\n    daemon: true\n    template:\n" + w.template("      ", -1, "")
 }
 
 func (w *onCluster) gangJob(j *chaosJob, runFor func() string) {
@@ -135,7 +137,7 @@ spec:
     task:
       retryPolicy: {fancyRetryPolicy: true, maxRetryCount: 1}
       pod:
-%s`, name, w.namespace, replicas, replicas, template("        ", code, runFor))
+%s`, name, w.namespace, replicas, replicas, w.template("        ", code, runFor))
 }
 
 func (w *onCluster) frameworkJob(j *chaosJob, runFor func() string) {
@@ -153,7 +155,7 @@ func (w *onCluster) tfJob(j *chaosJob, runFor func() string) {
 		kind string
 		code int
 	}{{"MASTER", 0}, {"WORKER", 0}, {"PS", -1}} {
-		pods := strings.Replace(template("      ", r.code, runFor()), "spec:\n", "spec:\n        restartPolicy: OnFailure\n", 1)
+		pods := strings.Replace(w.template("      ", r.code, runFor()), "spec:\n", "spec:\n        restartPolicy: OnFailure\n", 1)
 		j.text += fmt.Sprintf("  - replicas: 1\n    tfReplicaType: %s\n    template:\n%s", r.kind, pods)
 	}
 }

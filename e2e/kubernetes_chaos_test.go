@@ -3,6 +3,7 @@ package e2e
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -25,19 +26,27 @@ var (
 
 // chaosSize is how much happens in a round.
 type chaosSize struct {
-	jobs  int
-	span  time.Duration // in which faults begin
-	gap   time.Duration // the longest between two
-	last  time.Duration // the longest fault
-	rest  time.Duration // until all must have come to rest after it
-	lease bool          // the daemons stand for election
+	jobs    int
+	longest time.Duration // that the work of a task lasts on real nodes
+	span    time.Duration // in which faults begin
+	gap     time.Duration // the longest between two
+	last    time.Duration // the longest fault
+	rest    time.Duration // until all must have come to rest after it
+	lease   bool          // the daemons stand for election
+	often   []share       // of what the faults are
+}
+
+// share is how many of a hundred faults are what.
+type share struct {
+	what string
+	n    int
 }
 
 // TestClusterChaos: whatever is killed, at whatever moment, costs time only.
 func TestClusterChaos(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.Options{Nodes: 4, NodeGrace: 10 * time.Second, Audit: true})
-	size := chaosSize{jobs: 30, span: 18 * time.Second, gap: 1500 * time.Millisecond, last: 4 * time.Second, rest: 90 * time.Second}
+	size := chaosSize{jobs: 30, span: 18 * time.Second, gap: 1500 * time.Millisecond, last: 4 * time.Second, rest: 90 * time.Second, often: often()}
 	newChaos(t, c, *chaosSeed, size).run()
 }
 
@@ -47,15 +56,22 @@ func TestClusterSoak(t *testing.T) {
 		t.Skip("runs with -soak 30m alone")
 	}
 	c := cluster.Start(t, cluster.Options{Nodes: 4, NodeGrace: 10 * time.Second, Audit: true})
-	end, did := time.Now().Add(*soak), []string{}
-	defer func() { fmt.Printf("soak: %d rounds\n%s\n", len(did), strings.Join(did, "\n")) }()
-	for seed := *chaosSeed; time.Now().Before(end) && !t.Failed(); seed++ {
-		size := chaosSize{jobs: 45, span: 60 * time.Second, gap: 3 * time.Second, last: 10 * time.Second, rest: 4 * time.Minute, lease: seed%3 == 0}
+	soakFor(t, *soak, func(t *testing.T, seed uint64) *chaos {
+		size := chaosSize{jobs: 45, span: 60 * time.Second, gap: 3 * time.Second, last: 10 * time.Second, rest: 4 * time.Minute, lease: seed%3 == 0, often: often()}
 		if seed%4 == 0 {
 			size.span, size.gap, size.last = 4*time.Minute, 20*time.Second, time.Minute
 		}
+		return newChaos(t, c, seed, size)
+	})
+}
+
+// soakFor plays round after round until one finds something or the time is over.
+func soakFor(t *testing.T, long time.Duration, round func(t *testing.T, seed uint64) *chaos) {
+	end, did := time.Now().Add(long), []string{}
+	defer func() { fmt.Printf("soak: %d rounds\n%s\n", len(did), strings.Join(did, "\n")) }()
+	for seed := *chaosSeed; time.Now().Before(end) && !t.Failed(); seed++ {
 		t.Run(fmt.Sprintf("seed-%d", seed), func(t *testing.T) {
-			x := newChaos(t, c, seed, size)
+			x := round(t, seed)
 			defer func() {
 				found := "nothing was found"
 				if t.Failed() {
@@ -90,6 +106,7 @@ type chaos struct {
 	trace  []string
 	down   map[string]bool // components, nodes, the daemon and the remote
 	heals  []heal
+	harms  []harm
 	states int
 	counts map[string]int
 }
@@ -104,22 +121,28 @@ type heal struct {
 const away = ".away"
 
 func newChaos(t *testing.T, c *cluster.Cluster, seed uint64, size chaosSize) *chaos {
-	x := &chaos{onCluster: newOnCluster(t, c), seed: seed, size: size, down: map[string]bool{}, counts: map[string]int{}}
+	return chaosOn(newOnCluster(t, c), seed, size)
+}
+
+func chaosOn(w *onCluster, seed uint64, size chaosSize) *chaos {
+	x := &chaos{onCluster: w, seed: seed, size: size, down: map[string]bool{}, counts: map[string]int{}}
 	x.git(x.remote, "config", "gc.auto", "0") // branches stay files that the witness reads
 	rng := rand.New(rand.NewPCG(seed, 0))
-	x.jobs = x.chaosJobs(rng, size.jobs)
+	if w.real == nil {
+		x.jobs = x.chaosJobs(rng, size.jobs)
+	} else {
+		x.jobs = x.nodeJobs(rng, size)
+	}
 	x.faults = drawFaults(rng, size)
 	x.seen = x.watchLives()
 	return x
 }
 
-// often is how many of a hundred faults are what.
-var often = []struct {
-	what string
-	n    int
-}{
-	{"daemon", 22}, {"pod", 20}, {"pod by force", 8}, {"edit", 10}, {"kube-apiserver", 10}, {"etcd", 8}, {"remote", 7},
-	{"kwok", 4}, {"kube-scheduler", 4}, {"kube-controller-manager", 4}, {"node", 3},
+func often() []share {
+	return []share{
+		{"daemon", 22}, {"pod", 20}, {"pod by force", 8}, {"edit", 10}, {"kube-apiserver", 10}, {"etcd", 8}, {"remote", 7},
+		{"kwok", 4}, {"kube-scheduler", 4}, {"kube-controller-manager", 4}, {"node", 3},
+	}
 }
 
 func drawFaults(rng *rand.Rand, size chaosSize) (out []fault) {
@@ -127,13 +150,13 @@ func drawFaults(rng *rand.Rand, size chaosSize) (out []fault) {
 		return 100*time.Millisecond + time.Duration(float64(most)*rng.Float64()*rng.Float64())
 	}
 	total := 0
-	for _, o := range often {
+	for _, o := range size.often {
 		total += o.n
 	}
 	for at := time.Duration(0); at < size.span; {
 		f := fault{after: draw(size.gap), lasts: draw(size.last), n: rng.IntN(1000), fresh: rng.IntN(3) == 0}
 		pick := rng.IntN(total)
-		for _, o := range often {
+		for _, o := range size.often {
 			if pick -= o.n; pick < 0 {
 				f.what = o.what
 				break
@@ -155,13 +178,23 @@ func (x *chaos) say(format string, args ...any) {
 // told is the round in a line.
 func (x *chaos) told() string {
 	what := make([]string, 0, len(x.counts))
-	for _, o := range often {
-		what = append(what, fmt.Sprintf("%d %s", x.counts[o.what], o.what))
+	for _, name := range slices.Sorted(maps.Keys(x.counts)) {
+		what = append(what, fmt.Sprintf("%d %s", x.counts[name], name))
 	}
 	return fmt.Sprintf("%d jobs, %d pods, in %.0fs; %s", len(x.jobs), len(x.seen.all()), time.Since(x.began).Seconds(), strings.Join(what, ", "))
 }
 
 func (x *chaos) run() {
+	x.begin()
+	for _, f := range x.faults {
+		x.healUntil(time.Now().Add(f.after))
+		x.inflict(f)
+	}
+	x.finish()
+}
+
+// begin pushes the jobs, and starts the first daemon.
+func (x *chaos) begin() {
 	x.began = time.Now()
 	x.t.Cleanup(func() {
 		if x.t.Failed() {
@@ -173,11 +206,14 @@ func (x *chaos) run() {
 	}
 	x.push("jobs")
 	x.startDaemon(false)
-	for _, f := range x.faults {
-		x.healUntil(time.Now().Add(f.after))
-		x.inflict(f)
-	}
+}
+
+// finish mends all, waits until all has come to rest, and asks what became of it.
+func (x *chaos) finish() {
 	x.healAll()
+	for _, part := range x.c.Revive(x.t) {
+		x.say("%s had ended by itself", part)
+	}
 	x.finishEdits()
 	x.settle()
 	x.t.Logf("seed %d: %s", x.seed, x.told())
@@ -232,7 +268,11 @@ func (x *chaos) canHeal(what string) bool {
 	case "kube-apiserver":
 		return !x.down["etcd"]
 	}
-	return x.serves()
+	program, node, ok := strings.Cut(what, " of ")
+	if !ok {
+		return x.serves()
+	}
+	return x.serves() && !x.down[node] && (program == "containerd" || !x.down["containerd of "+node])
 }
 
 func (x *chaos) serves() bool { return !x.down["etcd"] && !x.down["kube-apiserver"] }
@@ -262,14 +302,24 @@ func (x *chaos) inflict(f fault) {
 			x.say("%s is deleted: %s", f.what, x.seen.delete(f.n, f.what != "pod"))
 		}
 	case "node":
-		node := fmt.Sprintf("node-%d", f.n%4)
-		if x.serves() && !x.down["kwok"] && !x.down[node] {
-			x.c.SetNode(x.t, node, false)
-			x.later(f, node, func() { x.c.SetNode(x.t, node, true) })
-		}
+		x.loseNode(f)
+	case "kubelet", "containerd":
+		x.loseProgram(f)
 	default:
 		x.c.Kill(x.t, f.what)
 		x.later(f, f.what, func() { x.c.Restart(x.t, f.what) })
+	}
+}
+
+func (x *chaos) loseNode(f fault) {
+	if x.real != nil {
+		x.loseRealNode(f)
+		return
+	}
+	node := fmt.Sprintf("node-%d", f.n%4)
+	if x.serves() && !x.down["kwok"] && !x.down[node] {
+		x.c.SetNode(x.t, node, false)
+		x.later(f, node, func() { x.c.SetNode(x.t, node, true) })
 	}
 }
 
@@ -326,6 +376,7 @@ func (x *chaos) settle() {
 				rec, _ := x.clusterRecord(j.name)
 				x.t.Errorf("%s is %s (%s: %s), and should be %s", j.name, rec.Phase, rec.Reason, rec.Message, j.phase)
 			}
+			x.diagnose()
 			x.t.FailNow()
 		}
 		pause(x.t.Context(), 200*time.Millisecond)
@@ -341,6 +392,17 @@ func (x *chaos) settle() {
 		}
 		return time.Since(since) > 2*time.Second
 	})
+}
+
+// diagnose tells what there is, for whoever looks into a round that does not end.
+func (x *chaos) diagnose() {
+	left, err := x.left()
+	x.t.Logf("there are %v %s", err, strings.Join(left, "; "))
+	if x.real != nil {
+		for pod, s := range x.stories() {
+			x.t.Logf("%s says: %d starts, lives from %s to %s, exits %q", pod, s.starts, s.first, s.last, s.code)
+		}
+	}
 }
 
 func upToDate(rec *repo.Record) bool {
@@ -363,15 +425,43 @@ func (x *chaos) removeAll() {
 	})
 	x.write("trainyard.yaml", "removal: {confirm: \""+token+"\"}\n")
 	x.push("it is")
-	core := x.c.Client().CoreV1()
-	x.eventually("nothing is left", func() bool {
-		of := metav1.ListOptions{LabelSelector: repo.LabelManagedBy + "=" + repo.ManagedBy}
-		pods, err := core.Pods(x.namespace).List(x.t.Context(), of)
-		maps, merr := core.ConfigMaps(x.namespace).List(x.t.Context(), of)
-		services, serr := core.Services(x.namespace).List(x.t.Context(), of)
-		if err != nil || merr != nil || serr != nil {
-			return false
+	var left []string
+	defer func() {
+		if len(left) > 0 {
+			x.t.Logf("left are %s", strings.Join(left, "; "))
 		}
-		return len(pods.Items)+len(maps.Items)+len(services.Items) == 0
+	}()
+	x.eventually("nothing is left", func() bool {
+		var err error
+		left, err = x.left()
+		return err == nil && len(left) == 0
 	})
+}
+
+// left is what there still is of ours in the namespace.
+func (x *chaos) left() (out []string, err error) {
+	of := metav1.ListOptions{LabelSelector: repo.LabelManagedBy + "=" + repo.ManagedBy}
+	core := x.c.Client().CoreV1()
+	pods, err := core.Pods(x.namespace).List(x.t.Context(), of)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range pods.Items {
+		out = append(out, fmt.Sprintf("pod %s on %s, %s, deleted %v, held by %v", p.Name, p.Spec.NodeName, p.Status.Phase, p.DeletionTimestamp, p.Finalizers))
+	}
+	maps, err := core.ConfigMaps(x.namespace).List(x.t.Context(), of)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range maps.Items {
+		out = append(out, fmt.Sprintf("config map %s, deleted %v", m.Name, m.DeletionTimestamp))
+	}
+	services, err := core.Services(x.namespace).List(x.t.Context(), of)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range services.Items {
+		out = append(out, fmt.Sprintf("service %s, deleted %v, owned by %v", s.Name, s.DeletionTimestamp, s.OwnerReferences))
+	}
+	return out, nil
 }

@@ -26,6 +26,7 @@ import (
 type life struct {
 	name, job, run string
 	uid            types.UID
+	node           string
 	attempt        repo.TaskAttempt
 	created, ended time.Time // to the second; ended is zero while it may run
 	first, running uint64    // resource versions: when it was first seen, and last seen running
@@ -115,6 +116,7 @@ func (s *witness) see(pod *corev1.Pod) {
 		l = &life{name: pod.Name, job: pod.Labels[repo.LabelJob], run: run, uid: pod.UID, attempt: attempt, created: pod.CreationTimestamp.Time, first: version}
 		s.lives[pod.UID] = l
 	}
+	l.node = pod.Spec.NodeName
 	for _, c := range pod.Status.Conditions {
 		l.taken = l.taken || c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
 	}

@@ -23,6 +23,7 @@ type onCluster struct {
 	*world
 	c         *cluster.Cluster
 	namespace string
+	real      *realNodes // where pods run, nil: on simulated ones
 }
 
 func newOnCluster(t testing.TB, c *cluster.Cluster) *onCluster {

@@ -55,24 +55,27 @@ func (e *entry) ask(pod string, yes bool) {
 	e.asked = asked
 }
 
-// found takes out of all what was asked for, and adds what it lacks although its
-// attempt is to be given up.
+// found takes out of what was asked for the pods that are seen. It adds what is not
+// seen although its attempt is to be given up, or the record knows of it.
 func (l *Loop) found(ctx context.Context, e *entry, all []corev1.Pod) ([]corev1.Pod, error) {
+	finder, late := l.backend.(Finder)
+	if !late {
+		return all, nil
+	}
 	l.mu.Lock()
 	var seek []string
 	for i := range all {
 		e.ask(all[i].Name, false)
 	}
-	if len(e.asked) > 0 {
-		e.attempts(func(a *repo.TaskAttemptRecord) {
-			if a.Outcome == nil && a.Stop != "" && e.asked[a.Pod] {
-				seek = append(seek, a.Pod)
-			}
-		})
-	}
+	e.attempts(func(a *repo.TaskAttemptRecord) {
+		due := a.UID != "" || a.Stop != "" && e.asked[a.Pod]
+		if a.Outcome == nil && due && !slices.ContainsFunc(all, func(p corev1.Pod) bool { return p.Name == a.Pod }) {
+			seek = append(seek, a.Pod)
+		}
+	})
 	l.mu.Unlock()
 	for _, name := range seek {
-		pod, err := l.backend.(Finder).Find(ctx, e.key.Namespace, name)
+		pod, err := finder.Find(ctx, e.key.Namespace, name)
 		switch {
 		case apierrors.IsNotFound(err):
 			l.mu.Lock()

@@ -130,13 +130,14 @@ func (d *decision) knows(run string) bool {
 	return d.ran(run) || slices.ContainsFunc(d.in.Runs, func(r repo.Run) bool { return r.ID == run })
 }
 
-// finishedIn is when a run finished according to a record, nil if it has not.
+// finishedIn is when a run, or the one that answered for it, finished according
+// to a record; nil if it has not.
 func finishedIn(rec *repo.Record, run string) *time.Time {
 	if rec.Run != nil && rec.Run.ID == run && rec.Run.FinishedAt != nil {
 		return &rec.Run.FinishedAt.Time
 	}
 	for i := range rec.History {
-		if rec.History[i].ID == run {
+		if rec.History[i].ID == run || slices.Contains(rec.History[i].Covers, run) {
 			return &rec.History[i].FinishedAt.Time
 		}
 	}

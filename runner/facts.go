@@ -190,8 +190,10 @@ func (p *Pod) end(pod *corev1.Pod) (at time.Time) {
 	return at
 }
 
+// started takes note of a container's start. A kubelet gives the beginning of
+// 1970 for one that could not be started.
 func (p *Pod) started(at time.Time) {
-	if !at.IsZero() && (p.StartedAt.IsZero() || at.Before(p.StartedAt)) {
+	if at.Unix() > 0 && (p.StartedAt.IsZero() || at.Before(p.StartedAt)) {
 		p.StartedAt = at
 	}
 }

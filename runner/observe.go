@@ -120,10 +120,13 @@ func (d *decision) waiting(p *Pod) string {
 		return p.Waiting
 	}
 	ending := "the pod is being deleted since " + clock(p.DeletedAt)
-	if p.Waiting == "" {
-		return ending
+	switch {
+	case p.Waiting != "":
+		return p.Waiting + "; " + ending
+	case p.Node != "":
+		return ending + ", and node " + p.Node + " has not said that it has ended"
 	}
-	return p.Waiting + "; " + ending
+	return ending
 }
 
 // outcome judges a pod that has ended.

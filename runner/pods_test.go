@@ -76,6 +76,7 @@ func TestRealPods(t *testing.T) {
 			states := map[PodState]string{PodPending: "Pending", PodRunning: "Running", PodSucceeded: "Succeeded", PodFailed: "Failed"}
 			assert.Equal(t, w.State, states[p.State])
 			assert.Equal(t, w.Restarts, p.Restarts)
+			assert.True(t, p.StartedAt.IsZero() || p.StartedAt.Year() == 2026, "started at %s, and used GPUs since", p.StartedAt)
 			if !p.Ended() {
 				assert.Equal(t, w.Waiting, d.waiting(&p))
 				return

@@ -46,6 +46,27 @@ func (c *Cluster) Restart(t testing.TB, component string) {
 	}
 }
 
+// Revive starts again what has ended by itself, as the kubelet of a control plane
+// does, and says what that was: controllers do not outlive every moment at which
+// they may lose the API server.
+func (c *Cluster) Revive(t testing.TB) (revived []string) {
+	t.Helper()
+	if c.own == nil {
+		return nil
+	}
+	for _, p := range c.parts {
+		if !p.running() {
+			continue
+		}
+		if err := p.died(); err != nil {
+			t.Log(err)
+			c.Restart(t, p.name)
+			revived = append(revived, p.name)
+		}
+	}
+	return revived
+}
+
 // freeLeases lets another kwok speak for the nodes at once: it would wait until
 // the leases of the last one are over.
 func (c *Cluster) freeLeases(t testing.TB) {

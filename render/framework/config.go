@@ -212,7 +212,7 @@ func (r *codesRange) read() *repo.CodeRange {
 // containers have, which a plain rule looks at too.
 func ofPods(reason string) bool {
 	re, err := regexp.Compile(reason)
-	return err == nil && !slices.ContainsFunc([]string{"", "Error", "Completed", "OOMKilled", "ContainerCannotRun", "StartError", "ContainerStatusUnknown"}, re.MatchString)
+	return err == nil && !slices.ContainsFunc([]string{"", "Error", "Completed", "OOMKilled", "ContainerCannotRun", "StartError", "ContainerStatusUnknown", "Unknown"}, re.MatchString)
 }
 
 // expression checks an RE2 expression. One that fits every text, as nearly all

@@ -17,7 +17,8 @@ func FrameworkController(settings repo.Settings) []repo.FailureRule {
 	}
 	// Upstream saw a pod that the cluster took away as deleted, and without an
 	// exit code. Now it stays as a failed pod with this condition, and the code of
-	// a container that was killed for it must not come first.
+	// a container that was killed for it must not come first. Nor must one that was
+	// made up for a container that went with its node.
 	i := slices.IndexFunc(list, ofContainer)
 	if i < 0 {
 		i = len(list)
@@ -29,7 +30,11 @@ func FrameworkController(settings repo.Settings) []repo.FailureRule {
 			code("ContainerPermanentFailed", repo.Permanent, 210),
 		},
 		list[:i],
-		[]repo.FailureRule{{Name: "PodExternalDeleted", Reasons: []string{"DisruptionTarget"}, Class: repo.Transient}},
+		[]repo.FailureRule{
+			{Name: "PodExternalDeleted", Reasons: []string{"DisruptionTarget"}, Class: repo.Transient},
+			{Name: "PodNodeLost", Reasons: endUnseen(), Class: repo.Transient},
+			interrupted("ContainerStartInterrupted", false),
+		},
 		list[i:],
 		[]repo.FailureRule{
 			{Name: "ContainerUnrecognizedFailed", ExitCodes: anyCode(), Class: repo.Unknown},

@@ -40,13 +40,25 @@ func infrastructure() []repo.FailureRule {
 		{Name: "OverOwnLimit", Reasons: []string{"Evicted"}, MessagePattern: `(?i)exceed(s|ed) .*\blimit`, Class: repo.Permanent},
 		free("Evicted", "Evicted", "EvictionByEvictionAPI"),
 		free("Preempted", "Preempting", "Preempted", "PreemptionByScheduler"),
-		free("NodeLost", "NodeLost", "DeletionByTaintManager", "DeletionByPodGC", "ContainerStatusUnknown"),
+		free("NodeLost", append(endUnseen(), "NodeLost", "DeletionByTaintManager", "DeletionByPodGC")...),
 		free("DeviceLost", "DeletionByDeviceTaintManager"),
 		free("NodeShutdown", "NodeShutdown", "Shutdown", "Terminated", "TerminationByKubelet"),
 		free("PodLost", "PodLost"),
 		free("Disrupted", "DisruptionTarget"),
+		interrupted("StartInterrupted", true),
 		{Name: "NodeRefused", ReasonPattern: `^(OutOf\S+|` + refusals + `)$`, Class: repo.Transient, Free: true},
 	}
+}
+
+// endUnseen are the reasons of a container that is gone, and nobody saw how: its
+// node was off meanwhile. A kubelet gives the first, with code 137, when it finds
+// no container, and passes on containerd's, with code 255, when it finds the rest of one.
+func endUnseen() []string { return []string{"ContainerStatusUnknown", "Unknown"} }
+
+// interrupted is that the kubelet or the container runtime went away while it
+// started a container: nothing has run, and the next try finds it there again.
+func interrupted(name string, free bool) repo.FailureRule {
+	return repo.FailureRule{Name: name, Reasons: []string{"StartError"}, MessagePattern: `context canceled|ttrpc: closed`, Class: repo.Transient, Free: free}
 }
 
 // refusals are reasons of a kubelet that does not take a pod which the scheduler

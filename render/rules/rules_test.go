@@ -71,6 +71,9 @@ func TestExitCodes(t *testing.T) {
 		{end{code: 1, reason: "Evicted"}, [5]repo.Class{tr, tr, tr, tr, tr}},
 		{end{code: 1, reason: "OutOfnvidia.com/gpu"}, [5]repo.Class{tr, tr, tr, tr, tr}},
 		{end{code: 1, reason: "OutOfcpu"}, [5]repo.Class{tr, tr, tr, tr, tr}},
+		{end{code: 255}, [5]repo.Class{un, un, un, tr, tr}},
+		{end{code: 255, reason: "Unknown"}, [5]repo.Class{tr, tr, tr, tr, tr}},
+		{end{code: 137, reason: "ContainerStatusUnknown"}, [5]repo.Class{tr, tr, tr, tr, tr}},
 		{end{code: 1, reason: "DisruptionTarget"}, [5]repo.Class{tr, tr, tr, tr, tr}},
 	}
 	for _, tt := range tests {
@@ -106,11 +109,18 @@ func TestExitCodes(t *testing.T) {
 		`runc create failed: unable to start container process: exec: "/etc": permission denied: unknown`:             pe,
 		`chdir to cwd ("/x") set in config.json failed: no such file or directory`:                                    pe,
 		`nvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown`:            un,
+		`failed to create containerd task: failed to create shim task: context canceled: unknown`:                     tr,
 		`failed to create shim task: context deadline exceeded: unknown`:                                              un,
 		`error mounting "/var/lib/kubelet/pods/x/volume-subpaths/y" to rootfs: no such file or directory: unknown`:    un,
 	} {
 		assert.Equal(t, want, first(TrainingJob(), end{code: 128, reason: "StartError", message: message}).Class, message)
 	}
+	interrupted := end{code: 128, reason: "StartError", message: "failed to start containerd task: context canceled: unknown"}
+	for _, table := range [][]repo.FailureRule{TrainingJob(), Kubeflow(), TfJob()} {
+		assert.Equal(t, "StartInterrupted", first(table, interrupted).Name)
+		assert.True(t, first(table, interrupted).Free)
+	}
+	assert.Equal(t, "ContainerStartInterrupted", first(FrameworkController(repo.Settings{}), interrupted).Name)
 	missing := end{code: 128, reason: "ContainerCannotRun", message: "exec: no such file"}
 	assert.Equal(t, "ContainerDockerStartCmdNotFound", first(FrameworkController(repo.Settings{}), missing).Name)
 }

@@ -174,7 +174,7 @@ func (d *daemon) work(t *thread) {
 	for {
 		worked, next := d.loop.Step(ctx, d.clock())
 		if d.loop.Overtaken() != nil {
-			d.again = append(d.again, d)
+			d.overtaken = append(d.overtaken, d)
 			t.sleep(time.Time{})
 		}
 		if worked {
@@ -207,7 +207,7 @@ func (d *daemon) publish(t *thread) {
 		var overtaken *runner.OvertakenError
 		switch {
 		case errors.As(err, &overtaken):
-			d.again = append(d.again, d)
+			d.overtaken = append(d.overtaken, d)
 			t.sleep(time.Time{})
 		case err != nil:
 			d.dirty = true

@@ -97,17 +97,34 @@ func (w *world) disturb() {
 	}
 }
 
+// killOrStart ends a daemon, or starts one that is not there. Where a leader is
+// elected, the other one takes the lead.
 func (w *world) killOrStart() {
 	d := w.daemons[w.below(len(w.daemons))]
-	if !d.alive {
+	switch {
+	case !d.alive && w.elect && w.leader() != nil:
+		w.say("the lead passes from %s to %s", w.leader().name, d.name)
+		w.leader().kill()
 		d.begin()
-		return
-	}
-	w.say("daemon %s is killed", d.name)
-	d.kill()
-	if w.chance(60) {
+	case !d.alive:
 		d.begin()
+	default:
+		w.say("daemon %s is killed", d.name)
+		d.kill()
+		if w.chance(60) {
+			d.begin()
+		}
 	}
+}
+
+// leader is the first daemon that runs, nil for none.
+func (w *world) leader() *daemon {
+	for _, d := range w.daemons {
+		if d.alive {
+			return d
+		}
+	}
+	return nil
 }
 
 // arrive lets a delayed request arrive.

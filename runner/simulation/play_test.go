@@ -1,36 +1,61 @@
 package simulation
 
 import (
+	"bytes"
 	"flag"
 	"os"
 	"testing"
-	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 var (
-	seed      = flag.Uint64("seed", 0, "plays the history of this seed alone, and prints it")
-	histories = flag.Int("histories", 2000, "how many histories are played")
+	seed      = flag.Uint64("seed", 0, "plays the history of this seed, made as short as it can be if it breaks a law")
+	histories = flag.Int("histories", 1000, "how many histories are played")
 )
 
 func TestHistories(t *testing.T) {
-	if *seed != 0 {
-		r := Play(*seed, os.Stdout)
-		if r.Violation != "" {
-			t.Fatal(r.Violation)
+	report := PlayAll(t.Context(), 1, *histories, 10)
+	for i, r := range report.Violations {
+		if i == 0 {
+			Shrink(r.Seed, 2000, os.Stdout)
 		}
-		return
+		t.Errorf("go test ./runner/simulation -run TestSeed -v -seed %d: %s", r.Seed, r.Violation)
 	}
-	began, steps := time.Now(), 0
-	bad := 0
-	for s := range *histories {
-		r := Play(uint64(s+1), nil)
-		steps += r.Steps
-		if r.Violation != "" {
-			t.Errorf("seed %d: %.300s", s+1, r.Violation)
-			if bad++; bad > 10 {
-				break
-			}
-		}
+	t.Logf("%d histories, %d steps, %d violations", report.Histories, report.Steps, len(report.Violations))
+}
+
+// TestSeed is for whoever looks into a violation.
+func TestSeed(t *testing.T) {
+	if *seed == 0 {
+		t.Skip("no -seed was given")
 	}
-	t.Logf("%d histories, %d steps, %s", *histories, steps, time.Since(began))
+	if r := Play(*seed, nil); r.Violation != "" {
+		Shrink(*seed, 5000, os.Stdout)
+		t.Fatal(r.Violation)
+	}
+	Play(*seed, os.Stdout)
+}
+
+// TestSeedIsAHistory: what one seed gives does not depend on chance.
+func TestSeedIsAHistory(t *testing.T) {
+	for s := range uint64(40) {
+		var one, two bytes.Buffer
+		first, second := Play(s+1, &one), Play(s+1, &two)
+		require.Equal(t, first, second)
+		require.True(t, one.String() == two.String(), "seed %d tells two stories", s+1)
+		again := play(choices{again: first.draws}, nil)
+		assert.Equal(t, first.Steps, again.Steps, "played by its draws instead of its seed")
+	}
+}
+
+// BenchmarkHistories tells how many histories a second are played on one core.
+func BenchmarkHistories(b *testing.B) {
+	steps := 0
+	for i := range b.N {
+		steps += Play(uint64(i+1), nil).Steps
+	}
+	b.ReportMetric(float64(steps)/float64(b.N), "steps/history")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "histories/s")
 }

@@ -20,7 +20,8 @@ type world struct {
 	turn       *thread   // that goes on at this moment
 	late       []*effect // requests that arrive after their sender has given up
 	arriving   bool      // one of them does at this moment
-	again      []*daemon // that are to read everything again
+	overtaken  []*daemon // that are to read everything again
+	elect      bool      // one of the daemons leads, the others stand by
 	prompt     bool      // every news arrives at once
 	laws       laws
 	steps      int
@@ -53,11 +54,17 @@ func newWorld(c choices, out io.Writer) *world {
 		w.repository.write(i, w.job(i))
 	}
 	w.repository.commit()
-	for i := range 1 + w.below(4)/3*twoDaemons { // a second one now and then
-		d := &daemon{world: w, name: string(rune('A' + i))}
-		w.daemons = append(w.daemons, d)
-		d.begin()
+	w.daemons = append(w.daemons, &daemon{world: w, name: "A"})
+	switch w.below(8) {
+	case 6:
+		w.daemons = append(w.daemons, &daemon{world: w, name: "B"})
+		w.elect = true
+	case 7: // by accident: nobody elects a leader
+		w.daemons = append(w.daemons, &daemon{world: w, name: "B"})
+		w.laws.loose = true
+		w.daemons[1].begin()
 	}
+	w.daemons[0].begin()
 	return w
 }
 
@@ -106,14 +113,14 @@ func (w *world) work() {
 
 // restartOvertaken gives daemons a new loop that met a record which knows more.
 func (w *world) restartOvertaken() {
-	for _, d := range w.again {
+	for _, d := range w.overtaken {
 		if w.tracing() {
 			w.say("daemon %s was overtaken, and reads everything again", d.name)
 		}
 		d.drop()
 		d.load()
 	}
-	w.again = w.again[:0]
+	w.overtaken = w.overtaken[:0]
 }
 
 // news lets a daemon hear of something.
@@ -152,5 +159,3 @@ func (w *world) nextWake() (least time.Duration) {
 	}
 	return least
 }
-
-const twoDaemons = 1

@@ -106,7 +106,7 @@ func (n *Node) kubeletConfig() map[string]any {
 		"makeIPTablesUtilChains": false,
 		"clusterDomain":          domain, "clusterDNS": []string{n.IP}, "resolvConf": "",
 		"volumePluginDir":           "/var/lib/kubelet/volume-plugins",
-		"nodeStatusUpdateFrequency": "2s", "nodeStatusReportFrequency": "5s",
+		"nodeStatusUpdateFrequency": "2s", "nodeStatusReportFrequency": "5s", "nodeLeaseDurationSeconds": 8,
 		"syncFrequency": "10s", "volumeStatsAggPeriod": "1h",
 		"registryPullQPS": 0, "eventRecordQPS": 0, "kubeAPIQPS": 200, "kubeAPIBurst": 400,
 	}

@@ -49,7 +49,7 @@ func (n *Node) RestartKubelet(t testing.TB) {
 		if err := n.startKubelet(ctx); err != nil {
 			return err
 		}
-		if err := n.poll(ctx, "kubelet", func(ctx context.Context) error {
+		if err := n.keepKubelet(ctx, func(ctx context.Context) error {
 			client, ok := n.client.(*kubernetes.Clientset)
 			if !ok {
 				return fmt.Errorf("no REST client")
@@ -59,6 +59,27 @@ func (n *Node) RestartKubelet(t testing.TB) {
 			return err
 		}
 		return n.describe(ctx)
+	})
+}
+
+// KillContainerd ends containerd with SIGKILL. The node's containers go on, held
+// by shims of their own, and the kubelet can start and end none.
+func (n *Node) KillContainerd(t testing.TB) {
+	t.Helper()
+	n.must(t, func(ctx context.Context) error { return n.machine.kill(ctx, "containerd") })
+}
+
+// RestartContainerd starts it again, killing it first if it runs, and waits till
+// it answers.
+func (n *Node) RestartContainerd(t testing.TB) {
+	t.Helper()
+	n.must(t, func(ctx context.Context) error {
+		if n.machine.alive("containerd") == nil {
+			if err := n.machine.kill(ctx, "containerd"); err != nil {
+				return err
+			}
+		}
+		return n.startContainerd(ctx)
 	})
 }
 

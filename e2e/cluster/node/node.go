@@ -168,13 +168,7 @@ func (n *Node) boot(ctx context.Context) error {
 	if err := n.machine.start(ctx, "coredns", n.programs.CoreDNS, "-conf", n.etc("Corefile")); err != nil {
 		return err
 	}
-	if err := n.machine.start(ctx, "containerd", "containerd", "--config", n.etc("containerd.toml")); err != nil {
-		return err
-	}
-	if err := n.poll(ctx, "containerd", func(ctx context.Context) error {
-		_, err := n.machine.run(ctx, "ctr", "version")
-		return err
-	}); err != nil {
+	if err := n.startContainerd(ctx); err != nil {
 		return err
 	}
 	if err := n.startKubelet(ctx); err != nil {
@@ -183,7 +177,7 @@ func (n *Node) boot(ctx context.Context) error {
 	if err := n.importImage(ctx, n.programs.Pause); err != nil {
 		return err
 	}
-	if err := n.poll(ctx, "kubelet", func(ctx context.Context) error { return n.ready(ctx, bootID) }); err != nil {
+	if err := n.keepKubelet(ctx, func(ctx context.Context) error { return n.ready(ctx, bootID) }); err != nil {
 		return err
 	}
 	if err := n.poll(ctx, "coredns", n.resolves); err != nil {
@@ -229,9 +223,31 @@ func (n *Node) connect(ctx context.Context) error {
 	return nil
 }
 
+func (n *Node) startContainerd(ctx context.Context) error {
+	if err := n.machine.start(ctx, "containerd", "containerd", "--config", n.etc("containerd.toml")); err != nil {
+		return err
+	}
+	return n.poll(ctx, "containerd", func(ctx context.Context) error {
+		_, err := n.machine.run(ctx, "ctr", "version")
+		return err
+	})
+}
+
 func (n *Node) startKubelet(ctx context.Context) error {
 	return n.machine.start(ctx, "kubelet", n.programs.Kubelet, "--config", n.etc("kubelet.json"), "--kubeconfig", n.etc("kubelet.kubeconfig"),
 		"--hostname-override", n.Name, "--node-ip", n.IP)
+}
+
+// keepKubelet waits till something works, and starts a kubelet again that ends
+// meanwhile, as a service manager does: containerd answers a moment before all of
+// it does, and a kubelet does not wait for that.
+func (n *Node) keepKubelet(ctx context.Context, works func(context.Context) error) error {
+	return n.poll(ctx, "", func(ctx context.Context) error {
+		if ended := n.machine.alive("kubelet"); ended != nil {
+			return errors.Join(ended, n.startKubelet(ctx))
+		}
+		return works(ctx)
+	})
 }
 
 // poll waits till something works, as long as the program that it needs runs.
