@@ -30,7 +30,6 @@ type Options struct {
 
 // Hooks are told what happens, for metrics. Any of them may be nil.
 type Hooks struct {
-	Polled    func(changed bool, err error)
 	Decided   func(took time.Duration)
 	Created   func()
 	Ended     func(repo.Outcome) // of a task attempt

@@ -286,12 +286,12 @@ type static struct {
 	defs *repo.Definitions
 }
 
-func (s *static) Poll(context.Context) (*repo.Definitions, error) {
+func (s *static) Poll() *repo.Definitions {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defs := s.defs
 	s.defs = nil
-	return defs, nil
+	return defs
 }
 
 // trainJob is a job of one role.

@@ -33,7 +33,11 @@ func (l *Loop) Reconcile(ctx context.Context, now time.Time, key repo.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil {
+		cause := e.cause
 		e.failures, e.cause = 0, ""
+		if cause != "" {
+			l.again(now, cause)
+		}
 		return
 	}
 	var overtaken *OvertakenError
@@ -46,6 +50,16 @@ func (l *Loop) Reconcile(ctx context.Context, now time.Time, key repo.Key) {
 		l.complain(now, e, err)
 	}
 	l.queue.add(key, now.Add(passBackoff(e.failures)))
+}
+
+// again looks at once at the jobs that wait for a cause that is gone, or for any:
+// their own next tries may be a minute away. l.mu is held.
+func (l *Loop) again(now time.Time, cause string) {
+	for key, e := range l.jobs {
+		if e.failures > 0 && (cause == "" || e.cause == cause) {
+			l.queue.add(key, now)
+		}
+	}
 }
 
 // complaints of one cause are logged so often at most.
