@@ -22,7 +22,7 @@ cluster: # the control plane and the node that tests run on; the first time take
 	go run ./e2e/cluster/build
 	go run ./e2e/cluster/node/build
 
-test: cluster # everything: rules, real Git, real processes, the examples, the whole program
+test: cluster simulate # everything: rules, real Git, real processes, the examples, the whole program
 	go test $(RACE) -timeout 20m ./...
 
 test-e2e: cluster # the whole program alone
@@ -44,7 +44,7 @@ absence-kubernetes: cluster # each part of a cluster with real nodes is away for
 	go test ./e2e -count=1 -v -run '^TestNodeAbsence$$' -lasting $(LASTING) -seed $(SEED) -parallel 5 -timeout 0
 
 HISTORIES := 20000
-simulate: # histories of the runner in a simulated world, from the seed SEED on
+simulate: # histories of the runner in a simulated world, from seed SEED on
 	@go run ./runner/simulation/simulate -histories $(HISTORIES) -seed $(SEED)
 
 FUZZTIME := 10m
