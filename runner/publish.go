@@ -5,6 +5,7 @@ import (
 	"time"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 // Publish pushes every record that changed since the last push, in one
@@ -31,7 +32,9 @@ func (l *Loop) Publish(ctx context.Context, now time.Time) (pushed bool, err err
 	}
 	l.mu.Unlock()
 
+	crash.At(crash.Publish, crash.Before)
 	pushed, err = l.ledger.Publish(ctx, book)
+	crash.At(crash.Publish, crash.After)
 	if l.opts.Hooks.Published != nil {
 		l.opts.Hooks.Published(len(book.Changes), err)
 	}

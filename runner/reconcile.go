@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 // Reconcile looks at one job once: reads its pods, decides, and performs what
@@ -105,6 +106,7 @@ func (l *Loop) pass(ctx context.Context, now time.Time, e *entry) error {
 	}
 	out := Decide(in)
 	l.announce(ctx, e.key.Namespace, l.keep(e, in, out))
+	crash.At(crash.Decide, crash.After)
 	if !out.At.IsZero() {
 		l.queue.add(e.key, out.At)
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"weak"
+
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 // Options of a Mirror.
@@ -104,9 +106,11 @@ func (m *Mirror) recover() error {
 				continue
 			}
 		}
+		crash.At(crash.MirrorRemove, crash.Before)
 		if err := os.RemoveAll(dir); err != nil {
 			return err
 		}
+		crash.At(crash.MirrorRemove, crash.After)
 	}
 	return nil
 }
@@ -180,6 +184,8 @@ func (m *Mirror) current() *generation {
 // swap makes g the current generation. The old one's directory goes once the
 // last snapshot of it has been collected: see sweep.
 func (m *Mirror) swap(g *generation) error {
+	crash.At(crash.MirrorSwitch, crash.Before)
+	defer crash.At(crash.MirrorSwitch, crash.After)
 	if err := writeFile(m.currentFile(), []byte(filepath.Base(g.dir))); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 // Options of a backend. The zero value is what a daemon uses.
@@ -183,9 +184,11 @@ func (b *Backend) sweep() {
 			if err != nil || !made && !strings.HasPrefix(f.Name(), ".gone-") || made && time.Since(info.ModTime()) < time.Minute {
 				continue
 			}
+			crash.At(crash.Sweep, crash.Before)
 			if err := scrub(filepath.Join(parent, f.Name())); err != nil {
 				b.options.Logger.Warn().Err(err).Msg("remove leftovers")
 			}
+			crash.At(crash.Sweep, crash.After)
 		}
 	}
 }
