@@ -106,13 +106,19 @@ func (m *Mirror) recover() error {
 				continue
 			}
 		}
-		crash.At(crash.MirrorRemove, crash.Before)
-		if err := os.RemoveAll(dir); err != nil {
+		if err := removeMirror(dir); err != nil {
 			return err
 		}
-		crash.At(crash.MirrorRemove, crash.After)
 	}
 	return nil
+}
+
+// removeMirror removes the directory of a generation that is not the current one.
+func removeMirror(dir string) error {
+	crash.At(crash.MirrorRemove, crash.Before)
+	err := os.RemoveAll(dir)
+	crash.At(crash.MirrorRemove, crash.After)
+	return err
 }
 
 func (m *Mirror) currentFile() string { return filepath.Join(m.opt.Dir, "current") }
@@ -129,7 +135,7 @@ func (m *Mirror) Close() error {
 	m.closed = true
 	var errs []error
 	for _, old := range m.retired {
-		errs = append(errs, os.RemoveAll(old.dir))
+		errs = append(errs, removeMirror(old.dir))
 	}
 	m.gen, m.retired = nil, nil
 	return errors.Join(append(errs, m.lock.Close())...)
@@ -185,7 +191,6 @@ func (m *Mirror) current() *generation {
 // last snapshot of it has been collected: see sweep.
 func (m *Mirror) swap(g *generation) error {
 	crash.At(crash.MirrorSwitch, crash.Before)
-	defer crash.At(crash.MirrorSwitch, crash.After)
 	if err := writeFile(m.currentFile(), []byte(filepath.Base(g.dir))); err != nil {
 		return err
 	}
@@ -195,6 +200,7 @@ func (m *Mirror) swap(g *generation) error {
 		m.retired = append(m.retired, retired{dir: m.gen.dir, gen: weak.Make(m.gen)})
 	}
 	m.gen = g
+	crash.At(crash.MirrorSwitch, crash.After)
 	return nil
 }
 
@@ -207,7 +213,7 @@ func (m *Mirror) sweep() error {
 	for _, old := range m.retired {
 		if old.gen.Value() != nil {
 			kept = append(kept, old)
-		} else if err := os.RemoveAll(old.dir); err != nil {
+		} else if err := removeMirror(old.dir); err != nil {
 			errs, kept = append(errs, err), append(kept, old)
 		}
 	}
