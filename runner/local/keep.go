@@ -118,6 +118,7 @@ func (b *Backend) settle(e *entry) {
 		b.options.Logger.Warn().Str("pod", e.pod.Name).Str("reason", outcome.Reason).Msg("pod lost")
 	} else {
 		outcome.Phase, outcome.Reason, outcome.Message = corev1.PodFailed, ReasonDeleted, "asked to end before it was started"
+		condition(&outcome, corev1.PodReady, false, "PodFailed", "") // which says when: not before it was asked to
 	}
 	crash.At(crash.PodLost, crash.Half)
 	if err := writeDurable(filepath.Join(e.dir, outcomeFile), outcome); err != nil {
