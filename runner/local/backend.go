@@ -103,6 +103,7 @@ func New(dir, environment string, o Options) (*Backend, error) {
 	}
 	b.machine = measure(ctx, o, b.base)
 	b.sweep()
+	b.sweepRuns(ctx)
 	b.pass(true)
 	b.listen()
 	b.done.Go(func() { b.keep(ctx) })
@@ -190,6 +191,27 @@ func (b *Backend) sweep() {
 			}
 			crash.At(crash.Sweep, crash.After)
 		}
+	}
+}
+
+// sweepRuns removes the runs of which an interrupted Prepare wrote nothing:
+// nobody knows them, so nobody would ever forget them.
+func (b *Backend) sweepRuns(ctx context.Context) {
+	unlock, err := b.exclusive(ctx) // or another daemon may be in the middle of a Prepare
+	if err != nil {
+		return
+	}
+	defer unlock()
+	dirs, _ := b.runDirs()
+	for _, dir := range dirs {
+		if found, err := visible(dir); err != nil || len(found) > 0 {
+			continue
+		}
+		crash.At(crash.Sweep, crash.Before)
+		if err := scrub(dir); err != nil {
+			b.options.Logger.Warn().Err(err).Msg("remove leftovers")
+		}
+		crash.At(crash.Sweep, crash.After)
 	}
 }
 
