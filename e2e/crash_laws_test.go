@@ -97,7 +97,7 @@ func (x *crashWorld) crashLaws() {
 		x.historyGrows(j.name, said)
 		x.outcomesAreTrue(said, marks, lost)
 		x.allTold(j, said, marks)
-		x.tailsAreThere(j, said, lost)
+		x.tailsAreThere(j, said, marks, lost)
 		x.retriesAreCounted(j, said, marks)
 	}
 }
@@ -191,10 +191,11 @@ func (x *crashWorld) allTold(j *crashJob, said *told, marks []mark) {
 
 // tailsAreThere: who failed by itself has the end of its log on the branch, and
 // so has who was lost after its log was closed.
-func (x *crashWorld) tailsAreThere(j *crashJob, said *told, lost map[string]string) {
+func (x *crashWorld) tailsAreThere(j *crashJob, said *told, marks []mark, lost map[string]string) {
 	closed := []string{"shim.container-end.after", "shim.pod-end.before", "shim.pod-end.half", "shim.file-outcome.json.before", "shim.file-outcome.json.half"}
 	for pod, end := range said.ends {
-		if end.Result != repo.Failed || end.Free && !slices.Contains(closed, lost[pod]) {
+		_, ended, _ := happened(marks, pod)
+		if end.Result != repo.Failed || end.Free && !(ended && slices.Contains(closed, lost[pod])) {
 			continue
 		}
 		if assert.NotEmpty(x.t, end.Log, "%s has no log: %s", pod, end.Reason) {
@@ -223,7 +224,11 @@ func (x *crashWorld) retriesAreCounted(j *crashJob, said *told, marks []mark) {
 				assert.Equal(x.t, wrong, t.Retries.Accountable, "accountable retries of %s of %s", t.Name, j.name)
 			}
 			if n := len(t.Attempts); n > 0 {
-				assert.Equal(x.t, t.Attempts[n-1].Attempt, t.Retries.Total, "retries of %s of %s, by its attempts", t.Name, j.name)
+				want := t.Attempts[n-1].Attempt
+				if t.Attempts[n-1].Result == repo.Failed && t.Phase == repo.TaskStopped {
+					want++ // the run was over before this retry began
+				}
+				assert.Equal(x.t, want, t.Retries.Total, "retries of %s of %s, by its attempts", t.Name, j.name)
 			}
 		}
 	}

@@ -28,7 +28,10 @@ const worldsAtOnce = 6
 // attempt starts twice, no outcome and no log is lost, nothing is left behind,
 // and the next daemon works at once.
 func TestCrash(t *testing.T) {
-	plans := append(plansOfAll(rand.New(rand.NewPCG(*chaosSeed, 0))), plansOfPairs(mostImportant(), 12)...)
+	plans := []plan{(*crashWorld).playCron}
+	for _, points := range append(plansOfAll(rand.New(rand.NewPCG(*chaosSeed, 0))), plansOfPairs(mostImportant(), 12)...) {
+		plans = append(plans, follow(points))
+	}
 	r := &crashRun{binary: buildArmed(t), passed: map[string]bool{}}
 	r.all(t, plans)
 	if t.Failed() {
@@ -56,17 +59,22 @@ func TestCrashSoak(t *testing.T) {
 	end, points := time.Now().Add(*soak), crash.Points()
 	for seed := *chaosSeed; !t.Failed() && (r.kills < *crashes || time.Now().Before(end)); seed++ {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		var plans [][]crash.Point
+		var plans []plan
 		for range worldsAtOnce {
-			plan := make([]crash.Point, 12+rng.IntN(12))
-			for i := range plan {
-				plan[i] = points[rng.IntN(len(points))]
+			some := make([]crash.Point, 12+rng.IntN(12))
+			for i := range some {
+				some[i] = points[rng.IntN(len(points))]
 			}
-			plans = append(plans, plan)
+			plans = append(plans, follow(some))
 		}
 		t.Run(fmt.Sprintf("seed-%d", seed), func(t *testing.T) { r.all(t, plans) })
 	}
 }
+
+// plan is what is done to a world.
+type plan func(*crashWorld)
+
+func follow(points []crash.Point) plan { return func(x *crashWorld) { x.play(points) } }
 
 // buildArmed builds the program with its crash points.
 func buildArmed(t *testing.T) string {
@@ -139,7 +147,7 @@ type crashRun struct {
 }
 
 // all plays the plans, each in a world of its own.
-func (r *crashRun) all(t *testing.T, plans [][]crash.Point) {
+func (r *crashRun) all(t *testing.T, plans []plan) {
 	began := time.Now()
 	todo := make(chan int, len(plans))
 	for i := range plans {
@@ -152,7 +160,7 @@ func (r *crashRun) all(t *testing.T, plans [][]crash.Point) {
 			for i := range todo {
 				t.Run(fmt.Sprintf("world-%d", i), func(t *testing.T) {
 					x := newCrashWorld(t, r.binary, i)
-					x.play(plans[i])
+					plans[i](x)
 					r.add(x)
 				})
 				if t.Failed() {
