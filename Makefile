@@ -39,6 +39,10 @@ SEED := 1
 soak-kubernetes: cluster # kills everything under the daemon, one seed after another
 	go test ./e2e -count=1 -v -run '^TestClusterSoak$$' -soak $(DURATION) -seed $(SEED) -timeout 0
 
+CRASHES := 5000
+soak-crash: # kill -9 at one crash point after another
+	go test ./e2e -count=1 -v -run '^TestCrashSoak$$' -crashes $(CRASHES) -seed $(SEED) -timeout 0
+
 FUZZTIME := 10m
 fuzz: # every reader of job files, one after another
 	@for p in $$(grep -rl 'func FuzzRead(' render | xargs -n1 dirname | sort -u); do \
@@ -56,4 +60,4 @@ demo: build
 clean:
 	rm -rf bin
 
-.PHONY: all fmt vet lint cross cluster test test-e2e bench bench-kubernetes soak-kubernetes fuzz build image demo clean
+.PHONY: all fmt vet lint cross cluster test test-e2e bench bench-kubernetes soak-kubernetes soak-crash fuzz build image demo clean

@@ -20,7 +20,9 @@ func (x *crashWorld) playCron() {
 	x.push("a job for each minute")
 	x.up()
 	x.eventually("it waits for its time", func() bool { return x.phase("default/cron") == repo.PhaseScheduled })
-	d := func(e crash.Effect, m crash.Moment) crash.Point { return crash.Point{Kind: crash.Daemon, Effect: e, Moment: m} }
+	d := func(e crash.Effect, m crash.Moment) crash.Point {
+		return crash.Point{Kind: crash.Daemon, Effect: e, Moment: m}
+	}
 	for _, p := range []crash.Point{
 		d(crash.RunPrepare, crash.Before), d("file-run.json", crash.Before), d("file-run.json", crash.After), d(crash.RunPrepare, crash.After),
 		d(crash.PodCreate, crash.Before), d(crash.PodCreate, crash.Half), d(crash.PodCreate, crash.After), d(crash.PodAdmit, crash.After),

@@ -224,11 +224,11 @@ func (x *crashWorld) retriesAreCounted(j *crashJob, said *told, marks []mark) {
 				assert.Equal(x.t, wrong, t.Retries.Accountable, "accountable retries of %s of %s", t.Name, j.name)
 			}
 			if n := len(t.Attempts); n > 0 {
-				want := t.Attempts[n-1].Attempt
+				want := []int32{t.Attempts[n-1].Attempt}
 				if t.Attempts[n-1].Result == repo.Failed && t.Phase == repo.TaskStopped {
-					want++ // the run was over before this retry began
+					want = append(want, want[0]+1) // the run was over before this retry began
 				}
-				assert.Equal(x.t, want, t.Retries.Total, "retries of %s of %s, by its attempts", t.Name, j.name)
+				assert.Contains(x.t, want, t.Retries.Total, "retries of %s of %s, by its attempts", t.Name, j.name)
 			}
 		}
 	}
