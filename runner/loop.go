@@ -80,6 +80,7 @@ type entry struct {
 	refused   map[string]string
 	troubles  map[string]string
 	tails     map[string]string // by pod, until pushed
+	late      []repo.Tail       // the same, of pods that the record does not name any more
 	failures  int               // passes in a row that met an error
 	cause     string            // of the last of them
 	settled   bool

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
@@ -61,7 +62,7 @@ func tails(e *entry) (out []repo.Tail) {
 			out = append(out, repo.Tail{Path: a.Log, Text: text})
 		}
 	})
-	return out
+	return append(out, e.late...)
 }
 
 // forgetTails drops tails that have reached the remote.
@@ -75,6 +76,7 @@ func forgetTails(e *entry, pushed []repo.Tail) {
 			delete(e.tails, a.Pod)
 		}
 	})
+	e.late = slices.DeleteFunc(e.late, func(t repo.Tail) bool { return paths[t.Path] })
 }
 
 // Unpublished is how many records wait for the remote.

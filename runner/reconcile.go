@@ -215,6 +215,7 @@ func (l *Loop) keep(e *entry, in Input, out Output) []ending {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer e.tidy()
+	e.keepLate(out)
 	e.settled = out.Settled
 	if reflect.DeepEqual(in.Record, out.Record) {
 		poke(l.progress)
@@ -225,6 +226,26 @@ func (l *Loop) keep(e *entry, in Input, out Output) []ending {
 	e.version++
 	l.changed()
 	return newEndings(&in.Record, &out.Record)
+}
+
+// keepLate keeps the tails that the record now has no room for any more: the
+// next attempt or run came before a push did. Their pods wait for the run's end
+// alone, and nobody could read them again.
+func (e *entry) keepLate(out Output) {
+	paths := map[string]string{}
+	maps.Copy(paths, out.Logs)
+	e.attempts(func(a *repo.TaskAttemptRecord) {
+		if a.Log != "" {
+			paths[a.Pod] = a.Log
+		}
+	})
+	after := entry{record: out.Record}
+	after.attempts(func(a *repo.TaskAttemptRecord) { delete(paths, a.Pod) })
+	for _, pod := range slices.Sorted(maps.Keys(paths)) {
+		if text := e.tails[pod]; text != "" {
+			e.late = append(e.late, repo.Tail{Path: paths[pod], Text: text})
+		}
+	}
 }
 
 // tidy drops what was noted of pods that the record does not ask for any more.
