@@ -23,7 +23,7 @@ func (x *crashWorld) rest() {
 	x.t.Helper()
 	for _, j := range x.jobs {
 		said := repo.Record{}
-		for deadline := time.Now().Add(60 * time.Second); ; pause(x.t.Context(), 20*time.Millisecond) {
+		for deadline := time.Now().Add(time.Duration(60*busy()) * time.Second); ; pause(x.t.Context(), 20*time.Millisecond) {
 			var seen bool
 			said, seen = x.record("default/" + j.name)
 			if said.Phase == j.phase && upToDate(&said) || !seen && j.phase == repo.PhaseRemoved {
@@ -32,7 +32,7 @@ func (x *crashWorld) rest() {
 			require.True(x.t, time.Now().Before(deadline), "%s is %s (%s: %s), and should be %s", j.name, said.Phase, said.Reason, said.Message, j.phase)
 		}
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; pause(x.t.Context(), 20*time.Millisecond) {
+	for deadline := time.Now().Add(time.Duration(30*busy()) * time.Second); ; pause(x.t.Context(), 20*time.Millisecond) {
 		left := x.left()
 		if len(left) == 0 {
 			break
