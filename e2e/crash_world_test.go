@@ -65,6 +65,10 @@ func newCrashWorld(t *testing.T, binary string, n int) *crashWorld {
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("what was done:\n%s", strings.Join(x.trace, "\n"))
+			for _, process := range x.processes() { // pods that nobody will end any more
+				pid, _, _ := strings.Cut(process, " ")
+				_ = exec.Command("kill", "-9", pid).Run()
+			}
 		}
 	})
 	return x
