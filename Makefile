@@ -47,6 +47,10 @@ HISTORIES := 20000
 simulate: # histories of the runner in a simulated world, from seed SEED on
 	@go run ./runner/simulation/simulate -histories $(HISTORIES) -seed $(SEED)
 
+CRASHES := 5000
+soak-crash: # kill -9 at one crash point after another
+	go test ./e2e -count=1 -v -run '^TestCrashSoak$$' -crashes $(CRASHES) -seed $(SEED) -timeout 0
+
 FUZZTIME := 10m
 fuzz: # every reader of job files, one after another
 	@for p in $$(grep -rl 'func FuzzRead(' render | xargs -n1 dirname | sort -u); do \
@@ -64,4 +68,4 @@ demo: build
 clean:
 	rm -rf bin
 
-.PHONY: all simulate fmt vet lint cross cluster test test-e2e bench bench-kubernetes soak-kubernetes absence-kubernetes fuzz build image demo clean
+.PHONY: all simulate fmt vet lint cross cluster test test-e2e bench bench-kubernetes soak-kubernetes absence-kubernetes fuzz build image demo clean soak-crash

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 // Reconcile looks at one job once: reads its pods, decides, and performs what
@@ -127,6 +128,7 @@ func (l *Loop) pass(ctx context.Context, now time.Time, e *entry) error {
 	}
 	out := Decide(in)
 	l.announce(ctx, e.key.Namespace, l.keep(e, in, out))
+	crash.At(crash.Decide, crash.After)
 	if !out.At.IsZero() {
 		l.queue.add(e.key, out.At)
 	}
@@ -238,6 +240,7 @@ func (l *Loop) keep(e *entry, in Input, out Output) []ending {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer e.tidy()
+	e.keepLate(out)
 	e.settled = out.Settled
 	defer l.look(in.Now, e)
 	if reflect.DeepEqual(in.Record, out.Record) {
@@ -249,6 +252,29 @@ func (l *Loop) keep(e *entry, in Input, out Output) []ending {
 	e.version++
 	l.changed()
 	return newEndings(&in.Record, &out.Record)
+}
+
+// keepLate keeps the tails that the record now has no room for any more: the
+// next attempt or run came before a push did. Their pods wait for the run's end
+// alone, and nobody could read them again.
+func (e *entry) keepLate(out Output) {
+	if len(e.tails) == 0 {
+		return
+	}
+	paths := map[string]string{}
+	maps.Copy(paths, out.Logs)
+	e.attempts(func(a *repo.TaskAttemptRecord) {
+		if a.Log != "" {
+			paths[a.Pod] = a.Log
+		}
+	})
+	after := entry{record: out.Record}
+	after.attempts(func(a *repo.TaskAttemptRecord) { delete(paths, a.Pod) })
+	for _, pod := range slices.Sorted(maps.Keys(paths)) {
+		if text := e.tails[pod]; text != "" {
+			e.late = append(e.late, repo.Tail{Path: paths[pod], Text: text})
+		}
+	}
 }
 
 // tidy drops what was noted of pods that the record does not ask for any more.

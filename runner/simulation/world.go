@@ -100,11 +100,7 @@ func (w *world) work() {
 		}
 	}
 	if n == 0 {
-		if w.below(2) == 0 {
-			w.live()
-		} else {
-			w.pass()
-		}
+		w.pass()
 		return
 	}
 	i := w.below(n)
