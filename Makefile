@@ -22,7 +22,7 @@ cluster: # the control plane and the node that tests run on; the first time take
 	go run ./e2e/cluster/build
 	go run ./e2e/cluster/node/build
 
-test: cluster # everything: rules, real Git, real processes, the examples, the whole program
+test: cluster simulate # everything: rules, real Git, real processes, the examples, the whole program
 	go test $(RACE) -timeout 20m ./...
 
 test-e2e: cluster # the whole program alone
@@ -44,11 +44,15 @@ absence-kubernetes: cluster # each part of a cluster with real nodes is away for
 	go test ./e2e -count=1 -v -run '^TestNodeAbsence$$' -lasting $(LASTING) -seed $(SEED) -parallel 5 -timeout 0
 
 HISTORIES := 20000
-simulate: # histories of the runner in a simulated world, from the seed SEED on
+simulate: # histories of the runner in a simulated world, from seed SEED on
 	@go run ./runner/simulation/simulate -histories $(HISTORIES) -seed $(SEED)
 
 mutations: # plants mistakes into the program, one by one, and shows that each is caught; writes docs/mutations.md
 	@go run ./runner/simulation/mutate -seed $(SEED) -list docs/mutations.md
+
+CRASHES := 5000
+soak-crash: # kill -9 at one crash point after another
+	go test ./e2e -count=1 -v -run '^TestCrashSoak$$' -crashes $(CRASHES) -seed $(SEED) -timeout 0
 
 FUZZTIME := 10m
 fuzz: # every reader of job files, one after another
@@ -67,4 +71,4 @@ demo: build
 clean:
 	rm -rf bin
 
-.PHONY: all simulate mutations fmt vet lint cross cluster test test-e2e bench bench-kubernetes soak-kubernetes absence-kubernetes fuzz build image demo clean
+.PHONY: all simulate mutations fmt vet lint cross cluster test test-e2e bench bench-kubernetes soak-kubernetes absence-kubernetes fuzz build image demo clean soak-crash

@@ -9,7 +9,7 @@ import (
 )
 
 // gather puts the outcomes of all units together, in the order of keys. A key
-// that two of them claim is nobody's: neither may run anew.
+// that two of them claim is nobody's: neither may run anew. So are objects.
 func gather(defs *repo.Definitions, results []rendered) {
 	jobs := map[repo.Key][]repo.Job{}
 	bad := map[repo.Key][]repo.Invalid{}
@@ -50,6 +50,11 @@ func gather(defs *repo.Definitions, results []rendered) {
 		defs.Invalid = append(defs.Invalid, i)
 	}
 	slices.SortFunc(defs.Jobs, func(a, b repo.Job) int { return byKey(a.Key, b.Key) })
+	clashing := clashes(defs.Jobs)
+	for _, i := range clashing {
+		defs.Invalid = append(defs.Invalid, i)
+	}
+	defs.Jobs = slices.DeleteFunc(defs.Jobs, func(j repo.Job) bool { _, yes := clashing[j.Key]; return yes })
 	slices.SortFunc(defs.Invalid, func(a, b repo.Invalid) int { return byKey(a.Key, b.Key) })
 	defs.Problems = repo.SortErrors(defs.Problems)
 }

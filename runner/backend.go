@@ -39,7 +39,8 @@ type Backend interface {
 	Release(ctx context.Context, namespace, name, uid string) error
 	// Forget removes what Prepare made, when the run's pods are gone.
 	Forget(ctx context.Context, run, namespace string) error
-	// Watch reports jobs whose pods changed, until ctx ends.
+	// Watch reports jobs whose pods changed, until ctx ends. A key without a name
+	// says that the backend is back after it was away.
 	Watch(ctx context.Context, changed func(repo.Key)) error
 	// Log is the end of a container's log, of all containers if it is "".
 	Log(ctx context.Context, namespace, name, container string, tail int64, follow bool) (io.ReadCloser, error)
@@ -64,10 +65,11 @@ type Announcer interface {
 	Announce(ctx context.Context, namespace, pod, uid, reason, message string, warning bool)
 }
 
-// Source tells what should run.
+// Source tells what should run, as far as it is known.
 type Source interface {
 	// Poll returns the definitions if they changed since the last call, else nil.
-	Poll(ctx context.Context) (*repo.Definitions, error)
+	// It does not wait.
+	Poll() *repo.Definitions
 }
 
 // Ledger keeps records where they outlive everything else.

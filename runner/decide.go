@@ -38,6 +38,9 @@ type Input struct {
 type Output struct {
 	Record  repo.Record
 	Actions []Action
+	// Logs are the paths at which records refer to the logs of pods that were seen
+	// to have failed, by pod: also of a run that another one has taken the place of.
+	Logs map[string]string
 	// Run is the definition of the run that Create actions are for.
 	Run *repo.Run
 	// At is when to decide again if nothing else happens; zero is never.
@@ -75,7 +78,7 @@ type Action struct {
 // never take, Input.Troubles those it could not be asked for just now, by name
 // and with its words, Input.Asked those that may be there without anybody having seen them.
 func Decide(in Input) Output {
-	d := &decision{in: in, now: in.Now.UTC().Truncate(time.Second), rec: clone(in.Record)}
+	d := &decision{in: in, now: in.Now.UTC().Truncate(time.Second), rec: clone(in.Record), logs: map[string]string{}}
 	d.identify()
 	d.define()
 	for range maxSteps {
@@ -85,7 +88,7 @@ func Decide(in Input) Output {
 	}
 	d.act()
 	d.summarise()
-	return Output{Record: d.rec, Actions: d.actions, Run: d.def, At: d.at, Settled: d.settled()}
+	return Output{Record: d.rec, Actions: d.actions, Logs: d.logs, Run: d.def, At: d.at, Settled: d.settled()}
 }
 
 // maxSteps bounds how far one call goes: a record that lags behind many
@@ -101,6 +104,7 @@ type decision struct {
 	actions []Action
 	at      time.Time
 	waits   string // why no run starts, for the record
+	logs    map[string]string
 }
 
 // identify fills in what a new record has not.

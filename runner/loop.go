@@ -30,7 +30,6 @@ type Options struct {
 
 // Hooks are told what happens, for metrics. Any of them may be nil.
 type Hooks struct {
-	Polled    func(changed bool, err error)
 	Decided   func(took time.Duration)
 	Created   func()
 	Ended     func(repo.Outcome) // of a task attempt
@@ -83,6 +82,7 @@ type entry struct {
 	troubles  map[string]string
 	asked     map[string]bool   // pods that may have been created, and nobody has seen
 	tails     map[string]string // by pod, until pushed
+	late      []repo.Tail       // the same, of pods that the record does not name any more
 	failures  int               // passes in a row that met an error
 	cause     string            // of the last of them
 	settled   bool

@@ -286,12 +286,12 @@ type static struct {
 	defs *repo.Definitions
 }
 
-func (s *static) Poll(context.Context) (*repo.Definitions, error) {
+func (s *static) Poll() *repo.Definitions {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defs := s.defs
 	s.defs = nil
-	return defs, nil
+	return defs
 }
 
 // trainJob is a job of one role.
@@ -385,6 +385,43 @@ func TestOutcomesAreHeldUntilPushed(t *testing.T) {
 			}
 		}
 		require.Equal(t, []string{"the last words"}, texts, "the tail is pushed once")
+		cancel()
+		require.NoError(t, <-stopped)
+	})
+}
+
+// A definition that waits for the run to end takes its place at once, and the
+// log of what failed reaches the remote all the same.
+func TestLogOfARunThatWasFollowedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t.Context(), func(repo.TaskAttempt) int32 { return 7 })
+		m.log = "the last words"
+		led := newLedger()
+		l := New(m, led, Options{Environment: "default", Poll: 300 * time.Millisecond, Publish: 10 * time.Second, Log: zerolog.Nop()})
+		source := &static{defs: definitions(trainJob("a", "d1", 1, 0))}
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan error, 1)
+		go func() { stopped <- l.Run(ctx, source, nil, false) }()
+		require.True(t, sleep(ctx, 500*time.Millisecond, nil))
+		source.mu.Lock()
+		source.defs = definitions(trainJob("a", "d2", 1, 0))
+		source.mu.Unlock()
+		require.True(t, sleep(ctx, time.Minute, nil))
+		synctest.Wait()
+		require.Len(t, led.records[repo.Key{Namespace: "default", Name: "a"}].History, 2)
+		paths := map[string]int{}
+		for _, b := range led.books {
+			for _, c := range b.Changes {
+				for _, tail := range c.Tails {
+					paths[tail.Path]++
+					require.Equal(t, "the last words", tail.Text)
+				}
+			}
+		}
+		require.Len(t, paths, 2, "of each run, %v", paths)
+		for path, n := range paths {
+			require.Equal(t, 1, n, path)
+		}
 		cancel()
 		require.NoError(t, <-stopped)
 	})

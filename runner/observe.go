@@ -109,6 +109,7 @@ func (d *decision) see(job *repo.Job, role *repo.Role, r *repo.RoleRecord, t *re
 	d.finish(r, a, o, p.EndedAt)
 	if o.Result == repo.Failed && p.Tail != "" {
 		a.Log = repo.TailPath(d.rec.Run.ID, p.Attempt)
+		d.logs[p.Name] = a.Log
 	}
 	return true
 }

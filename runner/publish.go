@@ -2,9 +2,11 @@ package runner
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 // Publish pushes every record that changed since the last push, in one
@@ -31,7 +33,9 @@ func (l *Loop) Publish(ctx context.Context, now time.Time) (pushed bool, err err
 	}
 	l.mu.Unlock()
 
+	crash.At(crash.Publish, crash.Before)
 	pushed, err = l.ledger.Publish(ctx, book)
+	crash.At(crash.Publish, crash.After)
 	if l.opts.Hooks.Published != nil {
 		l.opts.Hooks.Published(len(book.Changes), err)
 	}
@@ -66,7 +70,7 @@ func tails(e *entry) (out []repo.Tail) {
 			out = append(out, repo.Tail{Path: a.Log, Text: text})
 		}
 	})
-	return out
+	return append(out, e.late...)
 }
 
 // forgetTails drops tails that have reached the remote.
@@ -80,6 +84,7 @@ func forgetTails(e *entry, pushed []repo.Tail) {
 			delete(e.tails, a.Pod)
 		}
 	})
+	e.late = slices.DeleteFunc(e.late, func(t repo.Tail) bool { return paths[t.Path] })
 }
 
 // Unpublished is how many records wait for the remote.

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 // Reconcile looks at one job once: reads its pods, decides, and performs what
@@ -33,7 +34,11 @@ func (l *Loop) Reconcile(ctx context.Context, now time.Time, key repo.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil {
+		cause := e.cause
 		e.failures, e.cause = 0, ""
+		if cause != "" {
+			l.again(now, cause)
+		}
 		return
 	}
 	var overtaken *OvertakenError
@@ -46,6 +51,16 @@ func (l *Loop) Reconcile(ctx context.Context, now time.Time, key repo.Key) {
 		l.complain(now, e, err)
 	}
 	l.queue.add(key, now.Add(passBackoff(e.failures)))
+}
+
+// again looks at once at the jobs that wait for a cause that is gone, or for any:
+// their own next tries may be a minute away. l.mu is held.
+func (l *Loop) again(now time.Time, cause string) {
+	for key, e := range l.jobs {
+		if e.failures > 0 && (cause == "" || e.cause == cause) {
+			l.queue.add(key, now)
+		}
+	}
 }
 
 // complaints of one cause are logged so often at most.
@@ -113,6 +128,7 @@ func (l *Loop) pass(ctx context.Context, now time.Time, e *entry) error {
 	}
 	out := Decide(in)
 	l.announce(ctx, e.key.Namespace, l.keep(e, in, out))
+	crash.At(crash.Decide, crash.After)
 	if !out.At.IsZero() {
 		l.queue.add(e.key, out.At)
 	}
@@ -224,6 +240,7 @@ func (l *Loop) keep(e *entry, in Input, out Output) []ending {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer e.tidy()
+	e.keepLate(out)
 	e.settled = out.Settled
 	defer l.look(in.Now, e)
 	if reflect.DeepEqual(in.Record, out.Record) {
@@ -235,6 +252,29 @@ func (l *Loop) keep(e *entry, in Input, out Output) []ending {
 	e.version++
 	l.changed()
 	return newEndings(&in.Record, &out.Record)
+}
+
+// keepLate keeps the tails that the record now has no room for any more: the
+// next attempt or run came before a push did. Their pods wait for the run's end
+// alone, and nobody could read them again.
+func (e *entry) keepLate(out Output) {
+	if len(e.tails) == 0 {
+		return
+	}
+	paths := map[string]string{}
+	maps.Copy(paths, out.Logs)
+	e.attempts(func(a *repo.TaskAttemptRecord) {
+		if a.Log != "" {
+			paths[a.Pod] = a.Log
+		}
+	})
+	after := entry{record: out.Record}
+	after.attempts(func(a *repo.TaskAttemptRecord) { delete(paths, a.Pod) })
+	for _, pod := range slices.Sorted(maps.Keys(paths)) {
+		if text := e.tails[pod]; text != "" {
+			e.late = append(e.late, repo.Tail{Path: paths[pod], Text: text})
+		}
+	}
 }
 
 // tidy drops what was noted of pods that the record does not ask for any more.

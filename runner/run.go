@@ -35,7 +35,7 @@ func (l *Loop) Run(ctx context.Context, source Source, hasten <-chan struct{}, o
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return l.pollLoop(ctx, source, hasten, once) })
+	group.Go(func() error { return l.pollLoop(ctx, source, hasten) })
 	group.Go(func() error { return l.publishLoop(ctx, once) })
 	group.Go(func() error { return l.watchLoop(ctx) })
 	for range l.opts.Workers {
@@ -77,38 +77,15 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	return ctx.Err() == nil
 }
 
-func (l *Loop) pollLoop(ctx context.Context, source Source, hasten <-chan struct{}, once bool) error {
-	for failures := 0; ; {
-		defs, err := source.Poll(ctx)
-		if l.opts.Hooks.Polled != nil {
-			l.opts.Hooks.Polled(defs != nil, err)
+func (l *Loop) pollLoop(ctx context.Context, source Source, hasten <-chan struct{}) error {
+	for {
+		if defs := source.Poll(); defs != nil {
+			l.Define(time.Now(), defs)
 		}
-		wait := l.opts.Poll
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil && once && !l.isDefined():
-			return err
-		case err != nil:
-			failures++
-			wait = max(wait, passBackoff(failures))
-			l.opts.Log.Error().Err(err).Msg("the repository cannot be read; jobs go on")
-		default:
-			failures = 0
-			if defs != nil {
-				l.Define(time.Now(), defs)
-			}
-		}
-		if !sleep(ctx, wait, hasten) {
+		if !sleep(ctx, l.opts.Poll, hasten) {
 			return ctx.Err()
 		}
 	}
-}
-
-func (l *Loop) isDefined() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.defined
 }
 
 // Step looks at the job whose time came first. If no job's has come it says when
@@ -208,11 +185,16 @@ func (l *Loop) settle(ctx context.Context) bool {
 	return true
 }
 
-// Changed has a job looked at whose pods have changed.
+// Changed has a job looked at whose pods have changed; without a name, all that
+// waited for the backend.
 func (l *Loop) Changed(key repo.Key) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	if key == (repo.Key{}) {
+		l.again(time.Now(), "")
+		return
+	}
 	l.entry(key)
-	l.mu.Unlock()
 	l.queue.hasten(key)
 }
 

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 // Fetch brings the newest commit of a branch. changed says whether it is
@@ -151,10 +153,12 @@ func (m *Mirror) receive(s *session, g *generation, w wanted, most int64) error 
 		_ = f.Close()
 		_ = os.Remove(f.Name()) // gone already if all went well
 	}()
+	crash.At(crash.Fetch, crash.Before)
 	shallows, err := s.fetchPack(w, &capped{w: f, left: most})
 	if err != nil {
 		return s.fail("fetch", err)
 	}
+	crash.At(crash.Fetch, crash.Half)
 	s.close() // indexing takes its time, and the remote has no part in it
 	if err := errors.Join(f.Close(), g.add(f.Name())); err != nil {
 		return fmt.Errorf("git fetch %s: %w", s.remote, err)
@@ -164,7 +168,9 @@ func (m *Mirror) receive(s *session, g *generation, w wanted, most int64) error 
 			g.shallow = append(g.shallow, h)
 		}
 	}
-	return g.save()
+	err = g.save()
+	crash.At(crash.Fetch, crash.After)
+	return err
 }
 
 // capped refuses what is too much.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"weak"
+
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 // Options of a Mirror.
@@ -104,11 +106,19 @@ func (m *Mirror) recover() error {
 				continue
 			}
 		}
-		if err := os.RemoveAll(dir); err != nil {
+		if err := removeMirror(dir); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// removeMirror removes the directory of a generation that is not the current one.
+func removeMirror(dir string) error {
+	crash.At(crash.MirrorRemove, crash.Before)
+	err := os.RemoveAll(dir)
+	crash.At(crash.MirrorRemove, crash.After)
+	return err
 }
 
 func (m *Mirror) currentFile() string { return filepath.Join(m.opt.Dir, "current") }
@@ -125,7 +135,7 @@ func (m *Mirror) Close() error {
 	m.closed = true
 	var errs []error
 	for _, old := range m.retired {
-		errs = append(errs, os.RemoveAll(old.dir))
+		errs = append(errs, removeMirror(old.dir))
 	}
 	m.gen, m.retired = nil, nil
 	return errors.Join(append(errs, m.lock.Close())...)
@@ -180,6 +190,7 @@ func (m *Mirror) current() *generation {
 // swap makes g the current generation. The old one's directory goes once the
 // last snapshot of it has been collected: see sweep.
 func (m *Mirror) swap(g *generation) error {
+	crash.At(crash.MirrorSwitch, crash.Before)
 	if err := writeFile(m.currentFile(), []byte(filepath.Base(g.dir))); err != nil {
 		return err
 	}
@@ -189,6 +200,7 @@ func (m *Mirror) swap(g *generation) error {
 		m.retired = append(m.retired, retired{dir: m.gen.dir, gen: weak.Make(m.gen)})
 	}
 	m.gen = g
+	crash.At(crash.MirrorSwitch, crash.After)
 	return nil
 }
 
@@ -201,7 +213,7 @@ func (m *Mirror) sweep() error {
 	for _, old := range m.retired {
 		if old.gen.Value() != nil {
 			kept = append(kept, old)
-		} else if err := os.RemoveAll(old.dir); err != nil {
+		} else if err := removeMirror(old.dir); err != nil {
 			errs, kept = append(errs, err), append(kept, old)
 		}
 	}

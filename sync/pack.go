@@ -19,6 +19,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	"github.com/go-git/go-git/v5/storage/memory"
+
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 // pack is a pack file that never changes, with its index in memory. Each read
@@ -110,6 +112,7 @@ func packSum(path string) (sum [sha1.Size]byte, err error) {
 // written last: a pack without one is a leftover. A pack without objects is
 // removed, and nil returned.
 func adoptPack(tmp, dir string) (*pack, error) {
+	crash.At(crash.PackAdopt, crash.Before)
 	sum, err := packSum(tmp)
 	if err != nil {
 		return nil, err
@@ -140,20 +143,27 @@ func adoptPack(tmp, dir string) (*pack, error) {
 	if err := os.Rename(tmp, base+".pack"); err != nil {
 		return nil, err
 	}
+	crash.At(crash.PackAdopt, crash.Half)
 	var raw bytes.Buffer
 	if _, err := idxfile.NewEncoder(&raw).Encode(idx); err != nil {
 		return nil, err
 	}
-	return &pack{path: base + ".pack", idx: idx}, writeFile(base+".idx", raw.Bytes())
+	err = writeFile(base+".idx", raw.Bytes())
+	crash.At(crash.PackAdopt, crash.After)
+	return &pack{path: base + ".pack", idx: idx}, err
 }
 
 // writeFile writes by rename: the file is there wholly, or as it was.
 func writeFile(path string, data []byte) error {
+	crash.File(path, crash.Before)
 	tmp := path + ".tmp"
 	if err := os.WriteFile(tmp, data, 0o600); err != nil {
 		return err
 	}
-	return os.Rename(tmp, path)
+	crash.File(path, crash.Half)
+	err := os.Rename(tmp, path)
+	crash.File(path, crash.After)
+	return err
 }
 
 // objects collects new objects for a pack.

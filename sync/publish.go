@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"time"
+
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 // PublishRequest is a commit to make on a branch.
@@ -108,6 +110,7 @@ func (c *candidate) revision() string {
 }
 
 func (m *Mirror) build(tip *Snapshot, req *PublishRequest) (*candidate, error) {
+	crash.At(crash.ObjectWrite, crash.Before)
 	files, message, err := req.Build(tip)
 	if err != nil {
 		return nil, err
@@ -134,6 +137,7 @@ func (m *Mirror) build(tip *Snapshot, req *PublishRequest) (*candidate, error) {
 		return nil, err
 	}
 	c.pack, err = out.pack()
+	crash.At(crash.ObjectWrite, crash.After)
 	return c, err
 }
 

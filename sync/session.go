@@ -16,6 +16,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 	"github.com/go-git/go-git/v5/plumbing/transport"
+
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 // Hash names a Git object.
@@ -203,10 +205,12 @@ func (s *session) push(branch string, old, tip Hash, pack []byte) (reason string
 	if err := req.Encode(&body); err != nil {
 		return "", err
 	}
+	crash.At(crash.Push, crash.Before)
 	answer, err := s.wire.send(&body, int64(body.Len()))
 	if err != nil {
 		return "", err
 	}
+	crash.At(crash.Push, crash.Half)
 	if !req.Capabilities.Supports(capability.ReportStatus) {
 		return "", errors.New("the remote does not report the result of a push")
 	}
@@ -214,6 +218,7 @@ func (s *session) push(branch string, old, tip Hash, pack []byte) (reason string
 	if err := report.Decode(s.demux(io.LimitReader(answer, maxReport), req.Capabilities)); err != nil {
 		return "", fmt.Errorf("read the report: %s", printable(err.Error(), maxWords))
 	}
+	crash.At(crash.Push, crash.After)
 	if err := report.Error(); err != nil {
 		return printable(err.Error(), maxWords), nil
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -48,6 +47,8 @@ type Options struct {
 	// Hasten asks for a poll before its time. It may be nil.
 	Hasten <-chan struct{}
 	Hooks  runner.Hooks
+	// Polled is told of each look at the repository. It may be nil.
+	Polled func(changed bool, err error)
 	// Contended is told how often a push of records lost a race. It may be nil.
 	Contended func(times int)
 	// Open opens what runs the pods, once the state directory is ours and this
@@ -60,12 +61,11 @@ type Options struct {
 
 // Daemon serves one environment of one repository.
 type Daemon struct {
-	opts     Options
-	remote   *gitsync.Remote
-	mirror   *gitsync.Mirror
-	renderer *render.Renderer
-	shared   *shared
-	polled   atomic.Bool
+	opts   Options
+	remote *gitsync.Remote
+	mirror *gitsync.Mirror
+	shared *shared
+	reader *reader
 
 	mu      sync.Mutex
 	backend Backend      // of the present term; nil while another daemon leads
@@ -79,7 +79,7 @@ func Open(ctx context.Context, opts Options) (*Daemon, error) {
 	if opts.StatusBranch == opts.Branch {
 		layout.Root = repo.StatusDir
 	}
-	d := &Daemon{opts: opts, renderer: render.New(opts.Environment), shared: &shared{layout: layout}}
+	d := &Daemon{opts: opts, shared: &shared{layout: layout}}
 	if err := d.open(ctx); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
@@ -90,8 +90,14 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if d.remote, err = gitsync.NewRemote(d.opts.Remote); err != nil {
 		return err
 	}
-	d.mirror, err = gitsync.Open(ctx, gitsync.Options{Dir: filepath.Join(d.opts.StateDir, "git"), Read: d.remote})
-	return err
+	if d.mirror, err = gitsync.Open(ctx, gitsync.Options{Dir: filepath.Join(d.opts.StateDir, "git"), Read: d.remote}); err != nil {
+		return err
+	}
+	d.reader = newReader(&d.opts, &source{
+		once: d.opts.Once, own: d.shared.get().Root, mirror: d.mirror, branch: d.opts.Branch, environment: d.opts.Environment,
+		renderer: render.New(d.opts.Environment), shared: d.shared,
+	})
+	return nil
 }
 
 // Records are the records as they are now, those that wait for a push too. A

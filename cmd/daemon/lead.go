@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/trainyard/trainyard/runner"
 	"github.com/trainyard/trainyard/sync"
 )
@@ -21,15 +23,24 @@ type Election interface {
 	Leader() string
 	// Healthy says why it cannot be asked who leads, nil when it can.
 	Healthy() error
+	// Hasten asks whoever leads to look at the repository soon.
+	Hasten(ctx context.Context) error
 }
 
 // Run serves until ctx ends, or with Once until every job has come to rest.
-// While another daemon leads it reads nothing and starts nothing.
+// While it does not lead it reads the repository, and starts nothing.
 func (d *Daemon) Run(ctx context.Context) error {
-	if d.opts.Election == nil {
-		return d.lead(ctx, context.WithoutCancel(ctx))
-	}
-	return d.opts.Election.Hold(ctx, func(term context.Context) error { return d.lead(ctx, term) })
+	group, ctx := errgroup.WithContext(ctx)
+	ctx, stop := context.WithCancel(ctx)
+	group.Go(func() error { return d.read(ctx) })
+	group.Go(func() error {
+		defer stop()
+		if d.opts.Election == nil {
+			return d.lead(ctx, context.WithoutCancel(ctx))
+		}
+		return d.opts.Election.Hold(ctx, func(term context.Context) error { return d.lead(ctx, term) })
+	})
+	return group.Wait()
 }
 
 var errLost = errors.New("another daemon may lead")
@@ -65,7 +76,6 @@ func (d *Daemon) begin() error {
 	if err != nil {
 		return err
 	}
-	d.polled.Store(false)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.backend = backend
@@ -108,17 +118,14 @@ func (d *Daemon) serve(ctx, term context.Context) (*runner.Loop, error) {
 		mirror: d.mirror, branch: o.StatusBranch, environment: o.Environment, author: gitsync.Person{Name: o.AuthorName, Email: o.AuthorEmail},
 		shared: d.shared, log: o.Log, contended: o.Contended, overtaken: stop, repository: o.Repository,
 	}
-	definitions := &source{
-		once: o.Once, own: d.shared.get().Root, mirror: d.mirror, branch: o.Branch, environment: o.Environment, renderer: d.renderer, shared: d.shared,
-	}
 	d.mu.Lock()
 	records.backend = d.backend
 	loop := runner.New(d.backend, records, runner.Options{
-		Environment: o.Environment, Workers: o.Workers, Parallel: o.Parallel, Poll: o.Poll, Publish: o.Publish, Forbidden: o.Forbidden, Log: o.Log, Hooks: d.watch(o.Hooks),
+		Environment: o.Environment, Workers: o.Workers, Parallel: o.Parallel, Poll: o.Poll, Publish: o.Publish, Forbidden: o.Forbidden, Log: o.Log, Hooks: o.Hooks,
 	})
 	d.loop = loop
 	d.mu.Unlock()
-	err := loop.Run(work, definitions, o.Hasten, o.Once)
+	err := loop.Run(work, &follower{reader: d.reader}, d.reader.news, o.Once)
 	if cause := context.Cause(work); isOvertaken(cause) && ctx.Err() == nil {
 		return loop, cause
 	}
@@ -155,20 +162,6 @@ func wait(ctx, term context.Context) bool {
 	return false
 }
 
-// watch notes the first poll, for Ready.
-func (d *Daemon) watch(h runner.Hooks) runner.Hooks {
-	polled := h.Polled
-	h.Polled = func(changed bool, err error) {
-		if err == nil {
-			d.polled.Store(true)
-		}
-		if polled != nil {
-			polled(changed, err)
-		}
-	}
-	return h
-}
-
 // Leads says whether this daemon leads.
 func (d *Daemon) Leads() bool {
 	backend, _ := d.present()
@@ -176,22 +169,23 @@ func (d *Daemon) Leads() bool {
 }
 
 // Ready says whether the daemon does what it is there for: it has read the
-// repository, or stands by for the one that leads, which it names.
+// repository, and leads, or stands by for the one that does, which it names.
 func (d *Daemon) Ready() (state string, err error) {
+	read := d.reader.state()
 	switch {
-	case d.Leads() && d.polled.Load():
-		return "ok", nil
-	case d.Leads():
+	case read == "":
 		return "", errors.New("the repository has not been read yet")
+	case d.Leads():
+		return "ok", nil
 	case d.opts.Election == nil:
 		return "", errors.New("not started yet")
 	}
 	leader, trouble := d.opts.Election.Leader(), d.opts.Election.Healthy()
 	switch {
 	case leader != "" && trouble == nil:
-		return fmt.Sprintf("ok: stands by, %s leads", leader), nil
+		return fmt.Sprintf("ok: stands by, %s leads; %s", leader, read), nil
 	case leader != "":
-		return fmt.Sprintf("ok: stands by; who leads is not known at present: %v", trouble), nil
+		return fmt.Sprintf("ok: stands by; %s; who leads is not known at present: %v", read, trouble), nil
 	case trouble != nil:
 		return "", fmt.Errorf("who leads is not known yet: %w", trouble)
 	}

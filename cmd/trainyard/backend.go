@@ -17,8 +17,9 @@ import (
 	"github.com/trainyard/trainyard/runner/local"
 )
 
-// chooseRunner sets what runs the pods, and who may lead.
-func chooseRunner(o *runOptions, log zerolog.Logger, d *daemon.Options) error {
+// chooseRunner sets what runs the pods, and who may lead. hasten asks for a look
+// at the repository.
+func chooseRunner(o *runOptions, log zerolog.Logger, hasten func(), d *daemon.Options) error {
 	if o.Runner == runnerLocal { // the lock of its state directory keeps others away
 		d.Open = daemon.Local(o.Environment, local.Options{})
 		return nil
@@ -45,7 +46,9 @@ func chooseRunner(o *runOptions, log zerolog.Logger, d *daemon.Options) error {
 	if o.LeaseNamespace != "" {
 		namespace = o.LeaseNamespace
 	}
-	lease, err := kubernetes.NewLease(kubernetes.LeaseOptions{Config: config, Namespace: namespace, Environment: o.Environment, Once: o.Once, Log: log})
+	lease, err := kubernetes.NewLease(kubernetes.LeaseOptions{
+		Config: config, Namespace: namespace, Environment: o.Environment, Once: o.Once, Hastened: hasten, Log: log,
+	})
 	if err != nil {
 		return err
 	}

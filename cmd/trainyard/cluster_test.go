@@ -164,7 +164,9 @@ func (p *clusterPods) Rehearse(_ context.Context, pods []*corev1.Pod) error {
 	return p.away
 }
 
-func (p *clusterPods) Gang(*repo.Job) (string, error) { return "volcano: the cluster has it", p.away }
+func (p *clusterPods) Gang(context.Context, *repo.Job) (string, error) {
+	return "volcano: the cluster has it", p.away
+}
 
 func TestLogsOfACluster(t *testing.T) {
 	b := newBench(t)

@@ -30,7 +30,8 @@ push records and that failed for two minutes, or if it was interrupted.
 
 With --runner kubernetes pods run on a cluster, and the state directory holds
 nothing but a copy of the repository: an empty one will do. Of several daemons of
-an environment one leads, by the lease trainyard-ENVIRONMENT; the others stand by.
+an environment one leads, by the lease trainyard-ENVIRONMENT; the others read the
+repository and stand by, as all do while the API server is away.
 Each cluster needs an environment of its own. With --once the daemon waits until
 it leads.
 

@@ -56,5 +56,5 @@ type cluster interface {
 	// the first that would not.
 	Rehearse(ctx context.Context, pods []*corev1.Pod) error
 	// Gang says how the pods of a job would start together, and why.
-	Gang(job *repo.Job) (string, error)
+	Gang(ctx context.Context, job *repo.Job) (string, error)
 }

@@ -43,7 +43,7 @@ func rehearse(ctx context.Context, notes io.Writer, p parts, o clusterOptions, e
 		if !job.Gang {
 			continue
 		}
-		how, err := server.Gang(job)
+		how, err := server.Gang(ctx, job)
 		if err != nil {
 			return nil, fmt.Errorf("ask the cluster about gangs: %w", err)
 		}

@@ -34,8 +34,14 @@ func runDaemon(ctx context.Context, o runOptions, s streams) error {
 		Remote: o.remote(), Branch: o.Branch, StatusBranch: o.StatusBranch, Environment: o.Environment, Repository: identity(&o.remoteOptions), StateDir: o.StateDir,
 		Poll: o.Poll, Publish: o.PublishInterval, Once: o.Once, AuthorName: o.AuthorName, AuthorEmail: o.AuthorEmail,
 		Forbidden: forbidden, Hasten: bell, Log: log, Hooks: hooks(metrics), Contended: metrics.Contended,
+		Polled: func(changed bool, err error) {
+			metrics.Synced(time.Now(), err)
+			if changed {
+				metrics.Rendered()
+			}
+		},
 	}
-	if err := chooseRunner(&o, log, &options); err != nil {
+	if err := chooseRunner(&o, log, bell.Ring, &options); err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
 	d, err := daemon.Open(ctx, options)
@@ -138,12 +144,6 @@ func readSecret(file string) ([]byte, error) {
 // hooks feeds the metrics.
 func hooks(m *hook.Metrics) runner.Hooks {
 	return runner.Hooks{
-		Polled: func(changed bool, err error) {
-			m.Synced(time.Now(), err)
-			if changed {
-				m.Rendered()
-			}
-		},
 		Decided:   m.PassTook,
 		Created:   m.AttemptStarted,
 		Ended:     m.AttemptEnded,

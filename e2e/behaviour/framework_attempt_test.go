@@ -110,7 +110,7 @@ func TestFrameworkConflictDelay(t *testing.T) {
 		{"A.9 1: a task does not wait", framework("true/0", "worker 1 true/0 1/1"), "worker-0 exits 201", 0, 0},
 		{"A.9: no wait grows", framework("false/-1", "worker 1 false/3 1/1"), repeat("worker-0 exits 1", 9), 0, 0},
 	} {
-		inMemory(t, tt.rule, tt.file, func(w *world) {
+		on(t, tt.rule, tt.file, func(w *world) {
 			w.hasty = false
 			w.play(tt.script)
 			if tt.max == 0 {

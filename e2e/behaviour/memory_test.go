@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"time"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 	"github.com/trainyard/trainyard/runner"
@@ -24,8 +23,6 @@ type memory struct {
 func newMemory() *memory { return &memory{refused: map[string]string{}} }
 
 func (m *memory) define(*world) {}
-
-func (m *memory) clock(now time.Time) time.Time { return now }
 
 func (m *memory) pass(w *world) (idle bool) {
 	in := runner.Input{

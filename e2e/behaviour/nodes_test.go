@@ -151,7 +151,7 @@ func (s *server) confirm(w *world, p *corev1.Pod) (busy bool) {
 		return false // no kubelet knows of it
 	}
 	if !over(p) {
-		s.stop(p, s.stamp(w), fate{code: 143, reason: "Error"}, 143)
+		s.stop(p, w.now, fate{code: 143, reason: "Error"}, 143)
 		busy = true
 	}
 	if grace := p.DeletionGracePeriodSeconds; grace != nil && *grace > 0 {
@@ -159,13 +159,6 @@ func (s *server) confirm(w *world, p *corev1.Pod) (busy bool) {
 		busy = true
 	}
 	return busy
-}
-
-// stamp is the time of what a node does after the server was asked to delete a
-// pod, at its own time. The daemon looks later than that.
-func (s *server) stamp(w *world) time.Time {
-	w.now = s.clock(w.now)
-	return w.now
 }
 
 func (s *server) delete(p *corev1.Pod, grace *int64) {
@@ -266,7 +259,7 @@ func (s *server) end(w *world, task string, f fate) bool {
 func (s *server) deleteAndEnd(w *world, p *corev1.Pod, f fate) {
 	s.delete(p, nil)
 	*p = *s.get(p.Name)
-	s.stop(p, s.stamp(w), f, f.code)
+	s.stop(p, w.now, f, f.code)
 	s.delete(p, new(int64))
 }
 

@@ -46,7 +46,7 @@ type server struct {
 	ctx       context.Context
 	client    client.Interface
 	namespace string
-	backend   *kubernetes.Backend
+	backend   *inStep
 	ledger    *ledger
 	loop      *runner.Loop
 	troubles  *troubles
@@ -82,8 +82,9 @@ func (s *server) open(w *world) {
 	s.key = repo.Key{Namespace: s.namespace, Name: w.job.Name}
 	s.ledger.keep(repo.Record{Metadata: repo.RecordMeta{Namespace: s.namespace, Name: "keeper"}, Phase: repo.PhaseSucceeded})
 	log := zerolog.New(s.troubles)
-	s.backend, err = kubernetes.New(kubernetes.Options{Config: stage(s.t).Config(), Environment: "default", Namespaces: []string{s.namespace}, Log: log})
+	real, err := kubernetes.New(kubernetes.Options{Config: stage(s.t).Config(), Environment: "default", Namespaces: []string{s.namespace}, Log: log})
 	require.NoError(s.t, err)
+	s.backend = &inStep{Backend: real, now: &w.now, first: map[string]time.Time{}}
 	s.t.Cleanup(func() {
 		assert.NoError(s.t, s.backend.Close())
 		if s.t.Failed() {
@@ -116,13 +117,6 @@ func (s *server) define(w *world) {
 		defs.Jobs = append(defs.Jobs, *w.job)
 	}
 	s.loop.Define(w.now, defs)
-}
-
-func (s *server) clock(now time.Time) time.Time {
-	if t := time.Now().UTC(); t.After(now) {
-		return t
-	}
-	return now
 }
 
 func (s *server) pass(w *world) (idle bool) {

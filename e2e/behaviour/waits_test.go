@@ -30,10 +30,10 @@ func TestWaits(t *testing.T) {
 		{"A.9: Framework, the run, at once", framework("false/20", "worker 1 false/0 1/1"), "worker-0", "exits 1", 0, 0},
 		{"JobSet: at once", jobset(0, "failurePolicy: {maxRestarts: 20}"), "driver-0", "exits 1", 0, 0},
 	} {
-		inMemory(t, tt.rule, tt.file, func(w *world) {
+		on(t, tt.rule, tt.file, func(w *world) {
 			w.settle()
 			for i, want := 0, tt.first; i < 9; i, want = i+1, min(2*want, tt.max) {
-				w.until(w.now.Add(time.Second))
+				w.later(time.Second)
 				w.hasty = false
 				w.step(tt.task + " " + tt.fails)
 				w.settle()

@@ -25,7 +25,7 @@ type row struct {
 
 func check(t *testing.T, rows []row) {
 	for _, r := range rows {
-		on(t, r.rule, r.file, r.script, func(w *world) {
+		on(t, r.rule, r.file, func(w *world) {
 			w.play(r.script)
 			assert.Equal(w.t, r.want, w.told(), "%s\n%s", r.script, r.file)
 		})
@@ -33,12 +33,11 @@ func check(t *testing.T, rows []row) {
 }
 
 // world is one job, whose pods run once they are created, on a scene: in memory
-// or on an API server. Its clock stands still between two steps.
+// or on an API server. Its clock stands still but for what the script says.
 type world struct {
 	t        *testing.T
 	scene    scene
 	now      time.Time
-	due      time.Time // what now is by the script alone: the real clock may be ahead
 	file     string
 	revision int
 	job      *repo.Job
@@ -51,8 +50,6 @@ type world struct {
 type scene interface {
 	// define says that the file is another.
 	define(w *world)
-	// clock is the time that is not less than now.
-	clock(now time.Time) time.Time
 	// pass decides once, does what was decided, and publishes the record. It says
 	// whether nothing came of it.
 	pass(w *world) (idle bool)
@@ -62,30 +59,26 @@ type scene interface {
 	left(w *world) []string
 }
 
-// inMemory, f is done with a job. What waits for a time is done here alone: the
-// times of an API server go on by themselves, faster than a busy machine plays.
-func inMemory(t *testing.T, rule, file string, f func(w *world)) {
+// on both scenes, f is done with a job.
+func on(t *testing.T, rule, file string, f func(w *world)) {
 	t.Run(rule, func(t *testing.T) {
-		f(newWorld(t, newMemory(), time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), file))
+		f(newWorld(t, newMemory(), file))
 	})
-}
-
-// on both scenes, f is done with a job and a script.
-func on(t *testing.T, rule, file, script string, f func(w *world)) {
-	inMemory(t, rule, file, f)
-	if !testing.Short() && !strings.Contains(script, "wait") {
+	if !testing.Short() {
 		t.Run("API server: "+rule, func(t *testing.T) {
 			t.Parallel()
 			s := newServer(t)
-			w := newWorld(t, s, s.clock(time.Time{}), file)
+			w := newWorld(t, s, file)
 			f(w)
 			s.remove(w)
 		})
 	}
 }
 
-func newWorld(t *testing.T, s scene, now time.Time, file string) *world {
-	w := &world{t: t, scene: s, now: now, due: now, hasty: true, refuse: map[string]bool{}}
+// newWorld begins within a second: a server's times are in whole ones.
+func newWorld(t *testing.T, s scene, file string) *world {
+	now := time.Date(2026, 3, 2, 9, 0, 0, int(400*time.Millisecond), time.UTC)
+	w := &world{t: t, scene: s, now: now, hasty: true, refuse: map[string]bool{}}
 	w.push(file)
 	return w
 }
@@ -117,12 +110,7 @@ func (w *world) settle() {
 }
 
 // later goes on by d.
-func (w *world) later(d time.Duration) { w.until(w.due.Add(d)) }
-
-func (w *world) until(at time.Time) {
-	w.due = at
-	w.now = w.scene.clock(at)
-}
+func (w *world) later(d time.Duration) { w.now = w.now.Add(d) }
 
 // skip goes to the time of the next try, if one is planned.
 func (w *world) skip() bool {
@@ -141,7 +129,7 @@ func (w *world) skip() bool {
 	if !next.After(w.now) {
 		return false
 	}
-	w.until(next)
+	w.now = next
 	return true
 }
 
@@ -208,7 +196,7 @@ type leftRow struct {
 
 func checkLeft(t *testing.T, rows []leftRow) {
 	for _, r := range rows {
-		on(t, r.rule, r.file, r.script, func(w *world) {
+		on(t, r.rule, r.file, func(w *world) {
 			w.play(r.script)
 			assert.ElementsMatch(w.t, r.want, w.scene.left(w), "%s: %s\n%s", w.told(), r.script, r.file)
 		})

@@ -30,6 +30,7 @@ func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 
 var (
 	_     runner.Backend = (*kubernetes.Backend)(nil)
+	_     runner.Finder  = (*kubernetes.Backend)(nil)
 	never                = corev1.RestartPolicyNever
 )
 
@@ -359,4 +360,24 @@ func TestAnnouncementsAreEvents(t *testing.T) {
 		require.NoError(t, err)
 		return len(list.Items) == 1 && list.Items[0].Type == corev1.EventTypeWarning
 	})
+}
+
+// What was created is there for whoever asks, before anybody was told of it.
+func TestFindIsAheadOfWhatWasHeard(t *testing.T) {
+	b := newBench(t)
+	run := b.run("find", 1)
+	pod := b.start(run)[0]
+	found, err := b.Find(b.ctx, b.namespace, pod.Name)
+	require.NoError(t, err)
+	assert.Equal(t, pod.Labels[repo.LabelRun], found.Labels[repo.LabelRun])
+	assert.Equal(t, []string{repo.Finalizer}, found.Finalizers)
+	assert.NotEmpty(t, found.UID)
+
+	_, err = b.Find(b.ctx, b.namespace, pod.Name+"1")
+	require.True(t, apierrors.IsNotFound(err), "%v", err)
+	foreign := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "foreign", Namespace: b.namespace}, Spec: corev1.PodSpec{Containers: pod.Spec.Containers}}
+	_, err = b.c.Client().CoreV1().Pods(b.namespace).Create(b.ctx, foreign, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = b.Find(b.ctx, b.namespace, "foreign")
+	require.True(t, apierrors.IsNotFound(err), "%v", err)
 }

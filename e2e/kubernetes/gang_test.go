@@ -41,7 +41,11 @@ func TestGangs(t *testing.T) {
 }
 
 func gangBench(t *testing.T, c *cluster.Cluster, kind kubernetes.Gang) *bench {
-	b := &bench{t: t, c: c, namespace: c.Namespace(t), ctx: t.Context()}
+	return gangBenchIn(t, c, c.Namespace(t), kind)
+}
+
+func gangBenchIn(t *testing.T, c *cluster.Cluster, namespace string, kind kubernetes.Gang) *bench {
+	b := &bench{t: t, c: c, namespace: namespace, ctx: t.Context()}
 	var err error
 	b.Backend, err = kubernetes.New(kubernetes.Options{
 		Config: c.Config(), Environment: "test", Namespaces: []string{b.namespace}, Log: zerolog.New(zerolog.NewTestWriter(t)),
@@ -112,7 +116,7 @@ func halfPlaced(t *testing.T, b *bench) {
 func allOrNone(t *testing.T, b *bench) {
 	one, createOne := b.gang("one")
 	other, createOther := b.gang("other")
-	why, err := b.Gang(&one.Job)
+	why, err := b.Gang(b.ctx, &one.Job)
 	require.NoError(t, err)
 	assert.Equal(t, "native: the cluster has PodGroups of its own (scheduling.k8s.io/v1alpha2)", why)
 	turns(createOne, createOther)
@@ -230,7 +234,7 @@ func takesGroups(t *testing.T, b *bench, kind kubernetes.Gang) {
 		template.Annotations = map[string]string{"scheduling.volcano.sh/queue-name": "research"}
 		template.Spec.PriorityClassName = "system-cluster-critical"
 	})
-	why, err := b.Gang(&run.Job)
+	why, err := b.Gang(b.ctx, &run.Job)
 	require.NoError(t, err)
 	assert.Equal(t, fmt.Sprintf("%s: as the daemon was told", kind), why)
 	name := run.GangName(0, 0)
@@ -264,6 +268,7 @@ func takesGroups(t *testing.T, b *bench, kind kubernetes.Gang) {
 	assert.Equal(t, expect.scheduler, pod.Spec.SchedulerName)
 	assert.Subset(t, pod.Labels, expect.labels)
 	assert.Subset(t, pod.Annotations, expect.annotations)
+	staysOf(t, b, run, pod)
 	if expect.group == "" {
 		return
 	}
@@ -273,4 +278,21 @@ func takesGroups(t *testing.T, b *bench, kind kubernetes.Gang) {
 	assert.Equal(t, expect.spec, group.Object["spec"], "nothing is dropped")
 	assert.Equal(t, run.ID, group.GetOwnerReferences()[0].Name)
 	assert.Equal(t, run.ID, group.GetLabels()[repo.LabelRun])
+}
+
+// staysOf a kind: a daemon that would decide otherwise goes on with a run as the
+// one before it began.
+func staysOf(t *testing.T, b *bench, run *repo.Run, pod *corev1.Pod) {
+	next := gangBenchIn(t, b.c, b.namespace, kubernetes.GangNone)
+	addr, err := next.Prepare(next.ctx, run, 0)
+	require.NoError(t, err)
+	late, err := run.Pod(repo.TaskAttempt{Task: repo.Task{Role: "worker"}, Attempt: 1}, addr)
+	require.NoError(t, err)
+	g := repo.Gang{Name: run.GangName(0, 0), Size: 3, Late: true}
+	g.Mark(late)
+	require.NoError(t, next.Create(next.ctx, late))
+	made, err := b.c.Client().CoreV1().Pods(b.namespace).Get(b.ctx, late.Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, pod.Annotations[repo.AnnotationGangBy], made.Annotations[repo.AnnotationGangBy])
+	assert.Equal(t, pod.Spec.SchedulerName, made.Spec.SchedulerName)
 }

@@ -83,6 +83,7 @@ type Backend struct {
 	runs    map[string]knownRun
 	output  map[types.UID]time.Time // last output of pods whose run asks for progress
 	stuck   map[types.UID]string    // what events say of pods that do not start
+	forced  map[types.UID]time.Time // when pods were first seen to be deleted by force
 	watches map[*watch]struct{}
 }
 
@@ -117,8 +118,8 @@ func New(o Options) (*Backend, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Backend{
 		options: o, client: client, dynamic: anything, work: ctx, cancel: cancel,
-		writes: make(chan struct{}, inFlight), news: make(chan announcement, 1024),
-		trouble: map[string]trouble{}, runs: map[string]knownRun{}, output: map[types.UID]time.Time{}, stuck: map[types.UID]string{}, watches: map[*watch]struct{}{},
+		writes: make(chan struct{}, inFlight), news: make(chan announcement, 1024), gangs: newGangs(),
+		trouble: map[string]trouble{}, runs: map[string]knownRun{}, output: map[types.UID]time.Time{}, stuck: map[types.UID]string{}, forced: map[types.UID]time.Time{}, watches: map[*watch]struct{}{},
 	}
 	b.done.Go(func() { b.inquire(ctx) })
 	b.done.Go(func() { b.announceAll(ctx) })

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
@@ -63,6 +65,23 @@ var gangAPIs = []struct {
 	{GangVolcano, volcanoGroup, "podgroups", []string{"v1beta1"}},
 	{GangCoscheduling, coschedulingGroup, "podgroups", []string{"v1alpha1"}},
 	{GangKueue, kueueGroup, "localqueues", []string{"v1beta2", "v1beta1"}},
+}
+
+// answers are those of an API server to who waits for them, which client-go's
+// own discovery does for as long as it takes.
+type answers struct {
+	ctx    context.Context
+	server rest.Interface
+}
+
+func (a answers) ServerGroups() (*metav1.APIGroupList, error) {
+	list := &metav1.APIGroupList{}
+	return list, a.server.Get().AbsPath("/apis").Do(a.ctx).Into(list)
+}
+
+func (a answers) ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error) {
+	list := &metav1.APIResourceList{}
+	return list, a.server.Get().AbsPath("/apis", groupVersion).Do(a.ctx).Into(list)
 }
 
 // detectGang asks the server which kinds it offers: that says nothing of
@@ -135,16 +154,7 @@ func (c choice) String() string { return string(c.kind) + ": " + c.why }
 func (o offers) choose(job *repo.Job, wanted Gang, scheduler string) choice {
 	t := asked(job)
 	pick := func(kind Gang, why string, args ...any) choice {
-		c := choice{kind: kind, why: fmt.Sprintf(why, args...), version: o.versions[kind]}
-		switch {
-		case kind == GangKueue:
-			c.queue = t.queue
-		case kind == GangVolcano && t.scheduler == "":
-			c.scheduler = volcanoScheduler
-		case kind == GangCoscheduling && t.scheduler == "":
-			c.scheduler = scheduler
-		}
-		return c
+		return o.pick(t, scheduler, kind, fmt.Sprintf(why, args...))
 	}
 	switch {
 	case t.pods < 2 && t.queue == "":
@@ -167,6 +177,20 @@ func (o offers) choose(job *repo.Job, wanted Gang, scheduler string) choice {
 		return pick(GangNone, "its roles ask for different schedulers: %s", strings.Join(t.schedulers, ", "))
 	}
 	return o.automatic(t, scheduler, pick)
+}
+
+// pick is a kind with what its pods need to be told.
+func (o offers) pick(t ask, scheduler string, kind Gang, why string) choice {
+	c := choice{kind: kind, why: why, version: o.versions[kind]}
+	switch {
+	case kind == GangKueue:
+		c.queue = t.queue
+	case kind == GangVolcano && t.scheduler == "":
+		c.scheduler = volcanoScheduler
+	case kind == GangCoscheduling && t.scheduler == "":
+		c.scheduler = scheduler
+	}
+	return c
 }
 
 // automatic takes what the job's scheduler understands, and else what the

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,12 +17,15 @@ import (
 // gangsFor is how long the server's answer to what it offers is good.
 const gangsFor = time.Minute
 
-// gangs remembers what the server offers.
+// gangs remembers what the server offers. Who waits for somebody else's question
+// to be answered may leave.
 type gangs struct {
-	mu     sync.Mutex
+	asking chan struct{} // holds one token: who has it may ask, and look
 	offers offers
 	until  time.Time
 }
+
+func newGangs() gangs { return gangs{asking: make(chan struct{}, 1)} }
 
 // party is a run whose pods start together, and how.
 type party struct {
@@ -32,14 +36,18 @@ type party struct {
 }
 
 // offered asks the server what it has for gangs, now and then.
-func (b *Backend) offered() (offers, error) {
+func (b *Backend) offered(ctx context.Context) (offers, error) {
 	g := &b.gangs
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	select {
+	case g.asking <- struct{}{}:
+		defer func() { <-g.asking }()
+	case <-ctx.Done():
+		return offers{}, ctx.Err()
+	}
 	if time.Now().Before(g.until) {
 		return g.offers, nil
 	}
-	found, err := detectGang(b.client.Discovery())
+	found, err := detectGang(answers{ctx, b.client.Discovery().RESTClient()})
 	if err != nil {
 		return offers{}, err
 	}
@@ -48,8 +56,8 @@ func (b *Backend) offered() (offers, error) {
 }
 
 // Gang says how the pods of a job would start together, and why, in a sentence.
-func (b *Backend) Gang(job *repo.Job) (string, error) {
-	o, err := b.offered()
+func (b *Backend) Gang(ctx context.Context, job *repo.Job) (string, error) {
+	o, err := b.offered(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -57,8 +65,9 @@ func (b *Backend) Gang(job *repo.Job) (string, error) {
 }
 
 // gather decides how a run's pods start together; nil if it does not matter.
-// What was decided for a run holds as long as this process does.
-func (b *Backend) gather(run *repo.Run) (*party, error) {
+// What was decided for a run holds, also for the next daemon, which reads it
+// from the pods that there are.
+func (b *Backend) gather(ctx context.Context, run *repo.Run) (*party, error) {
 	if !run.Job.Gang {
 		return nil, nil
 	}
@@ -68,11 +77,35 @@ func (b *Backend) gather(run *repo.Run) (*party, error) {
 	if known != nil {
 		return &party{run: run, choice: known.choice}, nil
 	}
-	o, err := b.offered()
+	o, err := b.offered(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &party{run: run, choice: o.choose(&run.Job, b.options.Gang, b.options.GangScheduler)}, nil
+	c := o.choose(&run.Job, b.options.Gang, b.options.GangScheduler)
+	if kind, why, ok := b.gathered(run); ok && kind != c.kind && (kind == GangNone || o.has(kind)) {
+		c = o.pick(asked(&run.Job), b.options.GangScheduler, kind, why)
+	}
+	return &party{run: run, choice: c}, nil
+}
+
+// gathered is what was decided for a run before this daemon was there.
+func (b *Backend) gathered(run *repo.Run) (kind Gang, why string, ok bool) {
+	for _, informer := range b.informers() {
+		found, err := informer.GetIndexer().ByIndex(byJob, run.Job.Key.String())
+		if err != nil {
+			continue
+		}
+		for _, o := range found {
+			pod, is := o.(*corev1.Pod)
+			if !is || pod.Labels[repo.LabelRun] != run.ID {
+				continue
+			}
+			if by, why, ok := strings.Cut(pod.Annotations[repo.AnnotationGangBy], ": "); ok && Gang(by) != "" && Gang(by).Known() {
+				return Gang(by), why, true
+			}
+		}
+	}
+	return "", "", false
 }
 
 // join makes a pod one of its gang, after the object that the gang needs.

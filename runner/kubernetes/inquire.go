@@ -89,7 +89,7 @@ func (b *Backend) questions(now time.Time, asked map[types.UID]time.Time) []ques
 				all = append(all, q)
 			case startsSlowly(pod, now):
 				all = append(all, q)
-			case forced(pod, now):
+			case b.lost(pod, now):
 				b.tell(keyOf(pod))
 			}
 		}
@@ -99,6 +99,7 @@ func (b *Backend) questions(now time.Time, asked map[types.UID]time.Time) []ques
 	}
 	maps.DeleteFunc(asked, func(uid types.UID, _ time.Time) bool { return !present[uid] })
 	maps.DeleteFunc(b.output, func(uid types.UID, _ time.Time) bool { return !present[uid] })
+	maps.DeleteFunc(b.forced, func(uid types.UID, _ time.Time) bool { return !present[uid] })
 	maps.DeleteFunc(b.stuck, func(uid types.UID, _ string) bool { return !present[uid] })
 	slices.SortFunc(all, func(x, y question) int {
 		switch {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
@@ -42,7 +43,10 @@ type LeaseOptions struct {
 	// Once lets Hold return with the server's error when it cannot even ask for
 	// the lease, instead of trying again.
 	Once bool
-	Log  zerolog.Logger
+	// Hastened is told when a daemon that stands by asks this one, which leads, to
+	// look at the repository. It may be nil, and must not wait.
+	Hastened func()
+	Log      zerolog.Logger
 }
 
 // Lease lets one daemon of an environment lead.
@@ -157,6 +161,30 @@ func (l *Lease) term(ctx context.Context, lead func(context.Context) error) (los
 	return lost, err
 }
 
+// annotationHastened of a lease is when a daemon that stands by last had news.
+const annotationHastened = "trainyard.dev/hastened"
+
+// Hasten asks whoever leads to look at the repository soon: it finds that
+// somebody has written its lease when it renews that.
+func (l *Lease) Hasten(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, leaseRenewal/2)
+	defer cancel()
+	leases := l.lock.Client.Leases(l.lock.LeaseMeta.Namespace)
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		lease, err := leases.Get(ctx, l.lock.LeaseMeta.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, annotationHastened, time.Now().UTC().Format(time.RFC3339Nano))
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{FieldManager: manager})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("hasten by lease %s: %w", l, err)
+	}
+	return nil
+}
+
 // release gives the lease back. If that fails it runs out by itself.
 func (l *Lease) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseRenewal/2)
@@ -202,8 +230,11 @@ func (o *observed) written(ctx context.Context, record resourcelock.LeaderElecti
 	switch {
 	case err == nil:
 		o.read(record.HolderIdentity)
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		return err // another daemon was first
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err): // another daemon was first
+		if o.options.Hastened != nil && o.Leader() == o.Identity() {
+			o.options.Hastened()
+		}
+		return err
 	}
 	return o.tell(ctx, err)
 }

@@ -33,7 +33,7 @@ func Open(o Options) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes runner: %w", err)
 	}
-	return &Reader{Backend{options: o, client: client, writes: make(chan struct{}, inFlight)}}, nil
+	return &Reader{Backend{options: o, client: client, writes: make(chan struct{}, inFlight), gangs: newGangs()}}, nil
 }
 
 // Jobs are those that have pods.
@@ -120,7 +120,9 @@ func (r *Reader) Rehearse(ctx context.Context, pods []*corev1.Pod) error {
 }
 
 // Gang is Backend's.
-func (r *Reader) Gang(job *repo.Job) (string, error) { return r.backend.Gang(job) }
+func (r *Reader) Gang(ctx context.Context, job *repo.Job) (string, error) {
+	return r.backend.Gang(ctx, job)
+}
 
 // Close ends the reader, which has nothing to end.
 func (r *Reader) Close() error { return nil }

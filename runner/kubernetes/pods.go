@@ -170,6 +170,7 @@ func (b *Backend) view(cached *corev1.Pod, now time.Time) *corev1.Pod {
 	b.mu.Lock()
 	at, written := b.output[pod.UID]
 	why := b.stuck[pod.UID]
+	lost := b.lost(pod, now)
 	if !written && b.wantsProgress(pod) {
 		at, written = now, true // nobody has asked yet: a new daemon takes no job for stuck
 	}
@@ -180,7 +181,7 @@ func (b *Backend) view(cached *corev1.Pod, now time.Time) *corev1.Pod {
 	if pod.Status.Phase == corev1.PodPending && why != "" && pod.Status.Message == "" {
 		pod.Status.Message = why
 	}
-	if neverRuns(pod) || forced(pod, now) {
+	if neverRuns(pod) || lost {
 		pod.Status.Phase = corev1.PodFailed
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
 			Type: "trainyard.dev/Ended", Status: corev1.ConditionTrue, LastTransitionTime: *pod.DeletionTimestamp,
@@ -195,11 +196,19 @@ func neverRuns(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && pod.Spec.NodeName == "" && pod.Status.Phase == corev1.PodPending
 }
 
-// forced says whether somebody deleted a pod without waiting for its node,
-// which has not said anything since. A node that lives would have.
-func forced(pod *corev1.Pod, now time.Time) bool {
+// isForced says whether somebody deleted a pod without waiting for its node,
+// which has not said yet that it has ended.
+func isForced(pod *corev1.Pod) bool {
 	grace := pod.DeletionGracePeriodSeconds
-	return pod.DeletionTimestamp != nil && grace != nil && *grace == 0 && !ended(pod) && now.Sub(pod.DeletionTimestamp.Time) > forceGrace
+	return pod.DeletionTimestamp != nil && grace != nil && *grace == 0 && !ended(pod)
+}
+
+// lost says that a pod was deleted by force, and that its node has not said
+// anything since. One that lives would have. The time is measured by our clock
+// alone: the server's may be another. b.mu is held.
+func (b *Backend) lost(pod *corev1.Pod, now time.Time) bool {
+	at, seen := b.forced[pod.UID]
+	return seen && isForced(pod) && now.Sub(at) > forceGrace
 }
 
 func ended(pod *corev1.Pod) bool {

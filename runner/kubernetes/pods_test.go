@@ -106,15 +106,18 @@ func TestViewOfPodsThatNoNodeAnswersFor(t *testing.T) {
 	tests := []struct {
 		name  string
 		edits []func(*corev1.Pod)
+		seen  time.Duration // ago by our clock
 		want  corev1.PodPhase
 	}{
-		{"it runs", nil, corev1.PodRunning},
-		{"it waits for a node", []func(*corev1.Pod){unbound}, corev1.PodPending},
-		{"it was deleted before it had a node", []func(*corev1.Pod){unbound, deleted(0, 0)}, corev1.PodFailed},
-		{"its node ends it", []func(*corev1.Pod){deleted(time.Hour, 30)}, corev1.PodRunning},
-		{"deleted by force a moment ago", []func(*corev1.Pod){deleted(time.Second, 0)}, corev1.PodRunning},
-		{"deleted by force, and nothing heard", []func(*corev1.Pod){deleted(2*time.Minute, 0)}, corev1.PodFailed},
-		{"it had succeeded", []func(*corev1.Pod){func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, deleted(time.Hour, 0)}, corev1.PodSucceeded},
+		{"it runs", nil, 0, corev1.PodRunning},
+		{"it waits for a node", []func(*corev1.Pod){unbound}, 0, corev1.PodPending},
+		{"it was deleted before it had a node", []func(*corev1.Pod){unbound, deleted(0, 0)}, 0, corev1.PodFailed},
+		{"its node ends it", []func(*corev1.Pod){deleted(time.Hour, 30)}, time.Hour, corev1.PodRunning},
+		{"deleted by force a moment ago", []func(*corev1.Pod){deleted(time.Second, 0)}, time.Second, corev1.PodRunning},
+		{"deleted by force, and nothing heard", []func(*corev1.Pod){deleted(2*time.Minute, 0)}, 2 * time.Minute, corev1.PodFailed},
+		{"deleted by force a moment ago, by a server whose clock is behind", []func(*corev1.Pod){deleted(2*time.Minute, 0)}, time.Second, corev1.PodRunning},
+		{"deleted by force, by a server whose clock is ahead", []func(*corev1.Pod){deleted(-time.Hour, 0)}, 2 * time.Minute, corev1.PodFailed},
+		{"it had succeeded", []func(*corev1.Pod){func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, deleted(time.Hour, 0)}, time.Hour, corev1.PodSucceeded},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -123,7 +126,8 @@ func TestViewOfPodsThatNoNodeAnswersFor(t *testing.T) {
 				f(pod)
 			}
 			before := pod.DeepCopy()
-			got := new(Backend).view(pod, now)
+			b := &Backend{forced: map[types.UID]time.Time{pod.UID: now.Add(-tt.seen)}}
+			got := b.view(pod, now)
 			assert.Equal(t, tt.want, got.Status.Phase)
 			assert.Equal(t, before, pod, "what is cached is shared")
 			if tt.want == corev1.PodFailed {

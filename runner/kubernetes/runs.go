@@ -56,7 +56,7 @@ func (b *Backend) Prepare(ctx context.Context, run *repo.Run, attempt int32) (re
 			return nil, fmt.Errorf("prepare run %s: %s %s: %w", run.ID, o.Kind, o.Name, err)
 		}
 	}
-	gang, err := b.gather(run)
+	gang, err := b.gather(ctx, run)
 	if err != nil {
 		return nil, fmt.Errorf("prepare run %s: gang: %w", run.ID, err)
 	}

@@ -21,8 +21,8 @@ type watch struct {
 	signal chan struct{} // has room for one
 }
 
-// Watch calls changed with a job's key whenever one of its pods changed, until
-// ctx ends. It mends its own connections: while the server is away it is silent.
+// Watch calls changed with a job's key whenever one of its pods changed, and with
+// none when the server has been away, until ctx ends. It mends its own connections: while the server is away it is silent.
 func (b *Backend) Watch(ctx context.Context, changed func(repo.Key)) error {
 	w := &watch{keys: map[repo.Key]struct{}{}, signal: make(chan struct{}, 1)}
 	b.mu.Lock()
@@ -54,7 +54,10 @@ func (b *Backend) seen(o any) {
 	if pod, ok := o.(*corev1.Pod); ok {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		delete(b.trouble, b.watched(pod.Namespace))
+		b.recovered(b.watched(pod.Namespace))
+		if _, known := b.forced[pod.UID]; !known && isForced(pod) {
+			b.forced[pod.UID] = time.Now()
+		}
 		b.tell(keyOf(pod))
 	}
 }
@@ -127,12 +130,17 @@ func (b *Backend) began(ctx context.Context, namespace string, err error) {
 		b.troubled(namespace, err)
 	default:
 		b.mu.Lock()
-		_, over := b.trouble[namespace]
+		defer b.mu.Unlock()
+		b.recovered(namespace)
+	}
+}
+
+// recovered notes that the pods of a namespace are heard of. b.mu is held.
+func (b *Backend) recovered(namespace string) {
+	if _, over := b.trouble[namespace]; over {
 		delete(b.trouble, namespace)
-		b.mu.Unlock()
-		if over {
-			b.options.Log.Info().Msg("the cluster's pods are watched again")
-		}
+		b.tell(repo.Key{})
+		b.options.Log.Info().Msg("the cluster's pods are watched again")
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 // demand is how much a pod needs: thousandths of CPUs, and units of everything else.
@@ -91,9 +93,11 @@ func (b *Backend) admit(all []*entry) {
 		for _, e := range p.pods {
 			told := why
 			if told == "" {
+				crash.At(crash.PodAdmit, crash.Before)
 				if err := writeDurable(filepath.Join(e.dir, admittedFile), b.order(e.pod, r)); err != nil {
 					told = err.Error()
 				}
+				crash.At(crash.PodAdmit, crash.After)
 			}
 			b.tellWhy(e, told)
 		}

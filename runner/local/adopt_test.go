@@ -309,6 +309,8 @@ func TestDeleteBeforeStart(t *testing.T) {
 	require.NoError(t, b.Delete(context.Background(), "ns", "early", "", nil))
 	pod := until(t, b, "early", corev1.PodFailed)
 	assert.Equal(t, ReasonDeleted, pod.Status.Reason)
+	asked := pod.DeletionTimestamp.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
+	assert.False(t, conditionOf(pod, corev1.PodReady).LastTransitionTime.Time.Before(asked.Truncate(time.Second)), "it has ended when it was asked to, not before")
 	require.NoError(t, b.Close())
 	b = open(t, dir)
 	require.NoError(t, b.Release(context.Background(), "ns", "early", ""))

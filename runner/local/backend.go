@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 // Options of a backend. The zero value is what a daemon uses.
@@ -102,6 +103,7 @@ func New(dir, environment string, o Options) (*Backend, error) {
 	}
 	b.machine = measure(ctx, o, b.base)
 	b.sweep()
+	b.sweepRuns(ctx)
 	b.pass(true)
 	b.listen()
 	b.done.Go(func() { b.keep(ctx) })
@@ -183,10 +185,33 @@ func (b *Backend) sweep() {
 			if err != nil || !made && !strings.HasPrefix(f.Name(), ".gone-") || made && time.Since(info.ModTime()) < time.Minute {
 				continue
 			}
+			crash.At(crash.Sweep, crash.Before)
 			if err := scrub(filepath.Join(parent, f.Name())); err != nil {
 				b.options.Logger.Warn().Err(err).Msg("remove leftovers")
 			}
+			crash.At(crash.Sweep, crash.After)
 		}
+	}
+}
+
+// sweepRuns removes the runs of which an interrupted Prepare wrote nothing:
+// nobody knows them, so nobody would ever forget them.
+func (b *Backend) sweepRuns(ctx context.Context) {
+	unlock, err := b.exclusive(ctx) // or another daemon may be in the middle of a Prepare
+	if err != nil {
+		return
+	}
+	defer unlock()
+	dirs, _ := b.runDirs()
+	for _, dir := range dirs {
+		if found, err := visible(dir); err != nil || len(found) > 0 {
+			continue
+		}
+		crash.At(crash.Sweep, crash.Before)
+		if err := scrub(dir); err != nil {
+			b.options.Logger.Warn().Err(err).Msg("remove leftovers")
+		}
+		crash.At(crash.Sweep, crash.After)
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 var podResource = schema.GroupResource{Resource: "pods"}
@@ -39,6 +41,7 @@ func (b *Backend) Create(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return fmt.Errorf("create pod %s/%s: config maps: %w", pod.Namespace, pod.Name, err)
 	}
+	crash.At(crash.PodCreate, crash.Before)
 	created := pod.DeepCopy()
 	created.UID, created.CreationTimestamp = newUID(), metav1.Now()
 	created.DeletionTimestamp, created.DeletionGracePeriodSeconds, created.Status = nil, nil, corev1.PodStatus{}
@@ -52,6 +55,7 @@ func (b *Backend) Create(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return fmt.Errorf("create pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
+	crash.At(crash.PodCreate, crash.After)
 	b.wake()
 	return nil
 }
@@ -82,6 +86,7 @@ func (b *Backend) publish(dir string, pod *corev1.Pod, maps map[string]corev1.Co
 	if err == nil {
 		err = writeDurable(filepath.Join(made, podFile), pod)
 	}
+	crash.At(crash.PodCreate, crash.Half)
 	if err == nil {
 		err = os.Rename(made, dir)
 	}

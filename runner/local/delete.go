@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 // find is the pod of that name and UID ("" is any), or nil.
@@ -44,11 +46,13 @@ func (b *Backend) Delete(ctx context.Context, namespace, name, uid string, overr
 	if e.outcome != nil && e.held() && e.deletion == nil && (override == nil || *override > 0) {
 		return apierrors.NewConflict(podResource, name, errors.New("it has ended by itself, and its record is not written yet"))
 	}
+	crash.At(crash.PodDelete, crash.Before)
 	r := request{At: time.Now(), Grace: grace(e.pod, override)}
 	if old := e.deletion; old == nil || r.deadline().Before(old.deadline()) {
 		if err := writeDurable(filepath.Join(e.dir, deleteFile), r); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("delete pod %s/%s: %w", namespace, name, err)
 		}
+		crash.At(crash.PodDelete, crash.Half)
 		// The shim looks at the file by itself, too; this only makes it prompt.
 		if s, err := e.shim(); err == nil {
 			_ = s.signal(unix.SIGUSR1)
@@ -58,6 +62,7 @@ func (b *Backend) Delete(ctx context.Context, namespace, name, uid string, overr
 	if err := b.removeDone(e); err != nil {
 		return fmt.Errorf("delete pod %s/%s: %w", namespace, name, err)
 	}
+	crash.At(crash.PodDelete, crash.After)
 	b.wake()
 	return nil
 }
@@ -74,6 +79,7 @@ func (b *Backend) Release(ctx context.Context, namespace, name, uid string) erro
 	if e == nil {
 		return nil
 	}
+	crash.At(crash.PodRelease, crash.Before)
 	if e.held() {
 		if err := writeDurable(filepath.Join(e.dir, releasedFile), time.Now()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("release pod %s/%s: %w", namespace, name, err)
@@ -82,6 +88,7 @@ func (b *Backend) Release(ctx context.Context, namespace, name, uid string) erro
 	if err := b.removeDone(e); err != nil {
 		return fmt.Errorf("release pod %s/%s: %w", namespace, name, err)
 	}
+	crash.At(crash.PodRelease, crash.After)
 	b.wake()
 	return nil
 }
@@ -94,7 +101,7 @@ func (b *Backend) removeDone(e *entry) error {
 	if err := discardMemory(e.pod.UID); err != nil {
 		return err
 	}
-	if err := discard(e.dir); err != nil {
+	if err := discard(e.dir, crash.PodRemove); err != nil {
 		return err
 	}
 	b.mu.Lock()

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 // shimChild is a shim that this daemon started and has to reap.
@@ -106,6 +108,7 @@ func (b *Backend) settle(e *entry) {
 		return // it changed before we had the lock; the next pass sees what it is now
 	}
 	outcome := b.pending(e)
+	crash.At(crash.PodLost, crash.Before)
 	if started {
 		if !killLeftovers(e) {
 			b.options.Logger.Warn().Str("pod", e.pod.Name).Msg("processes of a lost pod do not die: it is not given up before they do")
@@ -115,11 +118,14 @@ func (b *Backend) settle(e *entry) {
 		b.options.Logger.Warn().Str("pod", e.pod.Name).Str("reason", outcome.Reason).Msg("pod lost")
 	} else {
 		outcome.Phase, outcome.Reason, outcome.Message = corev1.PodFailed, ReasonDeleted, "asked to end before it was started"
+		condition(&outcome, corev1.PodReady, false, "PodFailed", "") // which says when: not before it was asked to
 	}
+	crash.At(crash.PodLost, crash.Half)
 	if err := writeDurable(filepath.Join(e.dir, outcomeFile), outcome); err != nil {
 		b.options.Logger.Error().Err(err).Str("pod", e.pod.Name).Msg("write outcome")
 		return
 	}
+	crash.At(crash.PodLost, crash.After)
 	e.outcome = &outcome
 }
 
@@ -184,7 +190,9 @@ func (b *Backend) start(e *entry) {
 			return
 		}
 	}
+	crash.At(crash.ShimStart, crash.Before)
 	pid, err := startShim(b.options, b.base, e.dir)
+	crash.At(crash.ShimStart, crash.After)
 	if err != nil {
 		b.waiting[e.dir] = "its shim cannot be started: " + err.Error()
 		return

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 // publish puts the status where the daemon sees it, when it has changed.
@@ -52,10 +54,12 @@ func (s *shim) fill() {
 // finish makes sure that nothing of the pod is left, writes the outcome, and
 // only then lets go of the pod.
 func (s *shim) finish() error {
+	crash.At(crash.PodEnd, crash.Before)
 	// A killed process may take its time to die, but nothing else may start before it has.
 	for !killMarked(markPod+"="+string(s.pod.UID), time.Second) || !killChildren() {
 		s.reap(time.Now())
 	}
+	crash.At(crash.PodEnd, crash.Half)
 	_ = discardMemory(s.pod.UID)
 	if s.stop.vanished {
 		return nil
@@ -75,6 +79,7 @@ func (s *shim) finish() error {
 		}
 		time.Sleep(shimLook) // a full disk: the outcome waits here until there is room
 	}
+	crash.At(crash.PodEnd, crash.After)
 	notifyDaemon()
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 const (
@@ -38,6 +39,7 @@ func (b *Backend) Prepare(ctx context.Context, run *repo.Run, runAttempt int32) 
 	if problems := validation.IsDNS1123Label(run.ID); len(problems) > 0 {
 		return nil, fmt.Errorf("prepare run %q: %s", run.ID, problems[0])
 	}
+	crash.At(crash.RunPrepare, crash.Before)
 	dir := b.runDir(run.ID)
 	// Two calls, of two daemons even, must not choose the same port.
 	unlock, err := b.exclusive(ctx)
@@ -68,6 +70,7 @@ func (b *Backend) Prepare(ctx context.Context, run *repo.Run, runAttempt int32) 
 	if err := syncDir(filepath.Dir(dir)); err != nil {
 		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
 	}
+	crash.At(crash.RunPrepare, crash.After)
 	return own.addresses, nil
 }
 
@@ -275,7 +278,7 @@ func (b *Backend) Forget(ctx context.Context, run, namespace string) error {
 	if err := read(filepath.Join(dir, runFile), &known); err == nil && known.Job.Namespace != namespace {
 		return nil
 	}
-	if err := discard(dir); err != nil {
+	if err := discard(dir, crash.RunForget); err != nil {
 		return fmt.Errorf("forget run %s: %w", run, err)
 	}
 	return nil

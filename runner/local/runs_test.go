@@ -69,6 +69,22 @@ func TestPrepareAndForget(t *testing.T) {
 	assert.Error(t, b.Forget(ctx, "..", "ns"))
 }
 
+// What a Prepare that was killed has not even begun is known to nobody, and goes.
+func TestInterruptedPrepare(t *testing.T) {
+	t.Parallel()
+	b := open(t, stateDir(t))
+	for _, run := range []string{"empty", "half"} {
+		require.NoError(t, os.MkdirAll(b.runDir(run), 0o700))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(b.runDir("half"), ".new-1"), []byte("{"), 0o600))
+	_, err := b.Prepare(context.Background(), testRun("whole"), 0)
+	require.NoError(t, err)
+	b = open(t, b.dir)
+	assert.NoDirExists(t, b.runDir("empty"))
+	assert.NoDirExists(t, b.runDir("half"))
+	assert.DirExists(t, b.runDir("whole"))
+}
+
 // Two environments may share a directory; each sees its own.
 func TestEnvironmentsDoNotMeet(t *testing.T) {
 	t.Parallel()

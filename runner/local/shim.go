@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 // shimLook is how often a shim looks for requests that no signal told it of.
@@ -127,11 +129,13 @@ func (s *shim) run() error {
 	signal.Notify(s.signals, unix.SIGCHLD, unix.SIGUSR1, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	defer signal.Stop(s.signals)
 	// From here on nobody else will ever start this pod.
+	crash.At(crash.ShimBegin, crash.Before)
 	state := shimState{process: thisProcess(os.Getpid()), UID: string(s.pod.UID), At: time.Now()}
 	if err := writeDurable(shimFile, state); err != nil {
 		return err
 	}
 	s.begin()
+	crash.At(crash.ShimBegin, crash.After)
 	for {
 		now := time.Now()
 		s.reap(now)

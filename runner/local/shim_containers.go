@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 // kind of a container within its pod.
@@ -81,6 +83,7 @@ func (s *shim) start(c *container, now time.Time) {
 		s.refuse("CreateContainerConfigError", err)
 		return
 	}
+	crash.At(crash.ContainerStart, crash.Before)
 	c.begun, c.startedAt, c.told, c.hook, c.hookUntil = true, now, false, 0, time.Time{}
 	c.exit = corev1.ContainerStateTerminated{StartedAt: metav1.NewTime(now)}
 	from, to, err := os.Pipe()
@@ -103,6 +106,7 @@ func (s *shim) start(c *container, now time.Time) {
 		s.ended(c, now)
 		return
 	}
+	crash.At(crash.ContainerStart, crash.Half)
 	c.copied = make(chan struct{})
 	go func() { // ends with the last process that holds the pipe, all of which are killed
 		defer close(c.copied)
@@ -113,6 +117,7 @@ func (s *shim) start(c *container, now time.Time) {
 	c.status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now)}}
 	s.sessions = append(slices.DeleteFunc(s.sessions, process.over), thisProcess(c.pid))
 	_ = write(sessionsFile, s.sessions, false)
+	crash.At(crash.ContainerStart, crash.After)
 }
 
 // prepare works out what to run, where, and with what around it.
@@ -180,6 +185,7 @@ func (s *shim) reap(now time.Time) {
 // behind goes with it. While the pod is being stopped these have the grace
 // period too, as a shell that was told to end dies before its children.
 func (s *shim) collect(c *container, now time.Time) {
+	crash.At(crash.ContainerEnd, crash.Before)
 	if s.stop != nil && now.Before(s.stop.killAt) && unix.Kill(-c.pid, 0) == nil {
 		return
 	}
@@ -187,6 +193,7 @@ func (s *shim) collect(c *container, now time.Time) {
 	if !killMarked(markContainer+"="+string(s.pod.UID)+"/"+c.spec.Name, 200*time.Millisecond) {
 		return // looked at again with the next step
 	}
+	crash.At(crash.ContainerEnd, crash.Half)
 	wait := time.NewTimer(time.Second)
 	defer wait.Stop()
 	select {
@@ -194,6 +201,7 @@ func (s *shim) collect(c *container, now time.Time) {
 	case <-wait.C: // a process that hid its environment holds the pipe: finish kills it
 	}
 	_ = c.log.Close()
+	crash.At(crash.ContainerEnd, crash.After)
 	c.exit.Message = s.message(c)
 	s.ended(c, now)
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
 // Files of a pod's directory.
@@ -43,6 +45,7 @@ func writeDurable(path string, v any) error {
 
 // write publishes v at path by rename: a reader sees the old content or the new.
 func write(path string, v any, sync bool) error {
+	crash.File(path, crash.Before)
 	text, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
@@ -58,6 +61,7 @@ func write(path string, v any, sync bool) error {
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
+	crash.File(path, crash.Half)
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
@@ -65,6 +69,7 @@ func write(path string, v any, sync bool) error {
 		_ = os.Remove(f.Name())
 		return fmt.Errorf("write %s: %w", path, err)
 	}
+	crash.File(path, crash.After)
 	return nil
 }
 
@@ -109,7 +114,8 @@ func exists(path string) bool {
 
 // discard removes a directory: at once from sight, then from the disk. A crash
 // between the two leaves a hidden directory that New sweeps up.
-func discard(path string) error {
+func discard(path string, effect crash.Effect) error {
+	crash.At(effect, crash.Before)
 	gone, err := os.MkdirTemp(filepath.Dir(path), ".gone-*")
 	if err != nil {
 		return fmt.Errorf("remove %s: %w", path, err)
@@ -117,10 +123,13 @@ func discard(path string) error {
 	if err := os.Rename(path, filepath.Join(gone, "d")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", path, err)
 	}
+	crash.At(effect, crash.Half)
 	if err := syncDir(filepath.Dir(path)); err != nil {
 		return err
 	}
-	return scrub(gone)
+	err = scrub(gone)
+	crash.At(effect, crash.After)
+	return err
 }
 
 // scrub deletes a tree, also one in which a program took away its own permissions.

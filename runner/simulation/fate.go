@@ -156,7 +156,7 @@ func (w *world) restore() {
 		w.work()
 		return
 	}
-	w.remote.lost = w.remote.head
+	w.remote.lost, w.remote.restored = w.remote.head, true
 	w.late = slices.DeleteFunc(w.late, func(e *effect) bool { return e.name == "push" }) // they would land on a state from before
 	for range 1 + w.below(3) {
 		if w.remote.head.parent != nil {

@@ -18,7 +18,8 @@ type remote struct {
 	number  int
 	// lost is what the branch held before somebody put an older state back, until
 	// a daemon has put it right.
-	lost *commit
+	lost     *commit
+	restored bool // that has happened
 }
 
 // commit is a state of the status branch, which never changes.

@@ -184,9 +184,26 @@ func (l *laws) atRest(w *world) {
 		}
 		l.counters(w, rec)
 	}
+	l.tails(w)
 	for _, f := range l.fates {
 		if !l.loose && !l.accounted(w, f) {
 			l.breaks("pod %s was started, and nobody knows of it: %+v", f.name, *f)
+		}
+	}
+}
+
+// tails: whatever failed by itself left the end of its log, if that could be read.
+func (l *laws) tails(w *world) {
+	if w.remote.restored { // an older state has no newer tails
+		return
+	}
+	for _, f := range l.fates {
+		if f.asked || f.code <= 0 || f.late || f.unclear || l.loose || l.mute[f.name] {
+			continue
+		}
+		path := tailPath(f.key, repo.TailPath(f.run, f.attempt))
+		if text, ok := w.remote.head.tail(path); !ok || text != logOf(f.name) {
+			l.breaks("pod %s failed with %d, and the end of its log is not on the branch", f.name, f.code)
 		}
 	}
 }

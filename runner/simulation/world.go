@@ -101,11 +101,7 @@ func (w *world) work() {
 		}
 	}
 	if n == 0 {
-		if w.below(2) == 0 { // the dullest: live may end up here again
-			w.pass()
-		} else {
-			w.live()
-		}
+		w.pass()
 		return
 	}
 	i := w.below(n)

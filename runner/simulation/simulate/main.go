@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/trainyard/trainyard/runner/simulation"
@@ -32,6 +33,7 @@ func main() {
 		ctx, cancel = context.WithTimeout(ctx, *lasting)
 		defer cancel()
 	}
+	debug.SetGCPercent(400) // worlds are small, and short-lived
 	if !run(ctx, *seed, *histories) {
 		os.Exit(1)
 	}
