@@ -189,6 +189,7 @@ func (l *laws) budgets(w *world, rec *repo.Record) {
 	if r := job.Retry; r.Limit >= 0 && rec.Run.Retries.Accountable > r.Limit {
 		l.breaks("run %s used %d of %d retries", rec.Run.ID, rec.Run.Retries.Accountable, r.Limit)
 	}
+	l.attempts(rec, job)
 	failures := int32(0)
 	for i := range rec.Roles {
 		role := job.Role(rec.Roles[i].Name)

@@ -169,3 +169,26 @@ func (l *laws) succeeded(rec *repo.Record, h *repo.RunSummary, job *repo.Job) {
 		}
 	}
 }
+
+// attempts: a run's retries are counted, each by what ended the attempt before it.
+func (l *laws) attempts(rec *repo.Record, job *repo.Job) {
+	if int(rec.Run.Attempt) != len(rec.Attempts) {
+		return // the record keeps only the latest
+	}
+	used := int32(0)
+	for i := range rec.Attempts {
+		o := &rec.Attempts[i].Outcome
+		transient := o.Class == repo.Transient || o.Class == repo.TransientConflict
+		switch {
+		case o.Reason == runner.ReasonRecordLost:
+			return // nobody knows
+		case o.Reason == runner.ReasonGangReleased:
+		case job.Retry.Mode == repo.ByFault && o.Free, job.Retry.Mode == repo.ByClass && transient:
+		default:
+			used++
+		}
+	}
+	if rec.Run.Retries.Accountable != used {
+		l.breaks("run %s used %d retries, and says %d", rec.Run.ID, used, rec.Run.Retries.Accountable)
+	}
+}
