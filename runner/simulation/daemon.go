@@ -3,7 +3,9 @@ package simulation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"runtime/debug"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -52,7 +54,7 @@ func (d *daemon) spawn(name string, body func(t *thread)) {
 		t.yield = yield
 		defer func() {
 			if r := recover(); r != nil && r != any(killed{}) {
-				panic(r)
+				panic(fmt.Sprintf("%v\n%s", r, debug.Stack())) // the stack ends here
 			}
 		}()
 		body(t)
