@@ -65,11 +65,13 @@ type Backend struct {
 	informers []cache.SharedIndexInformer
 	writes    chan struct{} // a place for each write that is under way
 	news      chan announcement
+	bare      chan struct{} // has room for one: a run was prepared without its service
 	gangs     gangs
 	cancel    context.CancelFunc
 	done      sync.WaitGroup
 
-	denied sync.Map // what was logged as forbidden, once
+	denied  sync.Map  // what was logged as forbidden, once
+	packers sync.Pool // of gzip writers
 
 	mu      sync.Mutex         // everything below
 	trouble map[string]trouble // by namespace that cannot be watched
@@ -86,6 +88,10 @@ type knownRun struct {
 	checked  time.Time // when that was seen last
 	progress time.Duration
 	gang     *party // of a job whose pods start together
+	prepared time.Time
+	attempt  int32  // that its service is to lead to
+	bare     bool   // its service is to be made
+	trouble  string // what keeps it from being
 }
 
 // New prepares a backend for a cluster that may be away: only Runs waits for
@@ -110,7 +116,7 @@ func New(o Options) (*Backend, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Backend{
 		options: o, client: client, dynamic: anything, cancel: cancel,
-		writes: make(chan struct{}, inFlight), news: make(chan announcement, 1024),
+		writes: make(chan struct{}, inFlight), news: make(chan announcement, 1024), bare: make(chan struct{}, 1),
 		trouble: map[string]trouble{}, runs: map[string]knownRun{}, output: map[types.UID]time.Time{}, stuck: map[types.UID]string{}, watches: map[*watch]struct{}{},
 	}
 	for _, n := range o.namespaces() {
@@ -125,6 +131,7 @@ func New(o Options) (*Backend, error) {
 		b.done.Go(func() { informer.RunWithContext(ctx) })
 	}
 	b.done.Go(func() { b.inquire(ctx) })
+	b.done.Go(func() { b.tend(ctx) })
 	b.done.Go(func() { b.announceAll(ctx) })
 	return b, nil
 }

@@ -52,7 +52,7 @@ func (c choice) group(run *repo.Run, g repo.Gang) *unstructured.Unstructured {
 	o.SetKind("PodGroup")
 	o.SetName(g.Name)
 	o.SetNamespace(run.Job.Namespace)
-	o.SetLabels(runLabels(run))
+	o.SetLabels(runLabels(run.ID, run.Environment, run.Job.Key))
 	return o
 }
 
