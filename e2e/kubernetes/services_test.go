@@ -32,6 +32,12 @@ func TestServicesFollow(t *testing.T) {
 	require.NoError(t, services.Delete(b.ctx, run.ID, metav1.DeleteOptions{}))
 	eventually(t, "it was deleted, and is there again", leads("0"))
 
+	for _, attempt := range []int32{1, 0} { // the second is a belated one
+		_, err := b.Prepare(b.ctx, run, attempt)
+		require.NoError(t, err)
+		require.True(t, leads("1")(), "names never lead back to an earlier attempt")
+	}
+
 	require.NoError(t, b.Close())
 	require.NoError(t, services.Delete(b.ctx, run.ID, metav1.DeleteOptions{}))
 	theirs := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: run.ID}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}}
