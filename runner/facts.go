@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -113,7 +114,7 @@ func podFacts(pod *corev1.Pod) (p Pod, ok bool) {
 		p.State = PodRunning // as far as anybody knows
 	}
 	if !p.Ended() {
-		p.Waiting = waiting(pod, p.State)
+		p.Waiting = cmp.Or(waiting(pod, p.State), pod.Annotations[repo.AnnotationTrouble])
 		return p, true
 	}
 	p.EndedAt = p.end(pod)

@@ -64,6 +64,7 @@ func TestPodFacts(t *testing.T) {
 		{"last output", func(p *corev1.Pod) {
 			p.Annotations[repo.AnnotationOutput] = "2026-03-02T09:00:07Z"
 		}, func(p *Pod) { p.OutputAt = at(7).Time }},
+		{"trouble around the pod", func(p *corev1.Pod) { p.Annotations[repo.AnnotationTrouble] = "service: quota" }, func(p *Pod) { p.Waiting = "service: quota" }},
 		{"last output that is no time", func(p *corev1.Pod) { p.Annotations[repo.AnnotationOutput] = "soon" }, func(*Pod) {}},
 		{"succeeded: ended with its last container", func(p *corev1.Pod) {
 			p.Status.Phase = corev1.PodSucceeded

@@ -18,10 +18,11 @@ var errDone = errors.New("everything has come to rest")
 
 // settling is how long several changes are waited for before a push carries
 // them, and settlingMost how long while jobs are being looked at: what a push of
-// many jobs starts comes first.
+// many jobs starts comes first, and records of jobs that have hardly begun would
+// be written once more soon.
 const (
 	settling     = 100 * time.Millisecond
-	settlingMost = time.Second
+	settlingMost = 5 * time.Second
 )
 
 // Run loads what is known and then keeps going until ctx ends, or with once

@@ -169,7 +169,7 @@ func (b *Backend) view(cached *corev1.Pod, now time.Time) *corev1.Pod {
 	pod := cached.DeepCopy()
 	b.mu.Lock()
 	at, written := b.output[pod.UID]
-	why := b.stuck[pod.UID]
+	why, trouble := b.stuck[pod.UID], b.runs[pod.Labels[repo.LabelRun]].trouble
 	lost := b.lost(pod, now)
 	if !written && b.wantsProgress(pod) {
 		at, written = now, true // nobody has asked yet: a new daemon takes no job for stuck
@@ -177,6 +177,9 @@ func (b *Backend) view(cached *corev1.Pod, now time.Time) *corev1.Pod {
 	b.mu.Unlock()
 	if written {
 		pod.Annotations[repo.AnnotationOutput] = at.UTC().Format(time.RFC3339Nano)
+	}
+	if trouble != "" {
+		pod.Annotations[repo.AnnotationTrouble] = trouble
 	}
 	if pod.Status.Phase == corev1.PodPending && why != "" && pod.Status.Message == "" {
 		pod.Status.Message = why

@@ -176,9 +176,10 @@ func TestLastBytes(t *testing.T) {
 
 func TestPackedRunIsTheSame(t *testing.T) {
 	run := &repo.Run{ID: "bert-abc", Environment: "prod", StartedAt: time.Unix(1, 0).UTC(), Job: repo.Job{Key: repo.Key{Namespace: "nlp", Name: "bert"}}}
-	a, err := pack(run)
+	var backend Backend
+	a, err := backend.pack(run)
 	require.NoError(t, err)
-	b, err := pack(run)
+	b, err := backend.pack(run)
 	require.NoError(t, err)
 	assert.Equal(t, a, b)
 	got, err := unpack(a)
