@@ -36,7 +36,7 @@ func (x *chaos) laws() {
 			assert.Equal(x.t, repo.PhaseRemoved, j.phase, "%s has no record", j.name)
 			continue
 		}
-		x.historyGrows(j, said)
+		x.historyGrows(j.name, said)
 		x.outcomesStay(j, said)
 		x.countsAreRight(j, said)
 		x.madeForIt(j, said)
@@ -62,8 +62,8 @@ func (x *chaos) onceBorn() {
 }
 
 // readBranch reads every version of every record and history.
-func (x *chaos) readBranch() map[string]*told {
-	log := x.git(x.remote, "log", "--reverse", "--raw", "--no-abbrev", "--no-renames", "--format=", repo.StatusBranch)
+func (w *world) readBranch() map[string]*told {
+	log := w.git(w.remote, "log", "--reverse", "--raw", "--no-abbrev", "--no-renames", "--format=", repo.StatusBranch)
 	type blob struct{ id, path string }
 	var blobs []blob
 	for line := range strings.Lines(log) { // :100644 100644 OLD NEW M<tab>PATH
@@ -80,32 +80,32 @@ func (x *chaos) readBranch() map[string]*told {
 		ids += b.id + "\n"
 	}
 	cmd := exec.Command("git", "cat-file", "--batch")
-	cmd.Dir, cmd.Env, cmd.Stdin = x.remote, x.env, strings.NewReader(ids)
+	cmd.Dir, cmd.Env, cmd.Stdin = w.remote, w.env, strings.NewReader(ids)
 	out, err := cmd.Output()
-	require.NoError(x.t, err)
+	require.NoError(w.t, err)
 	branch := map[string]*told{}
 	for _, b := range blobs {
 		head, rest, _ := bytes.Cut(out, []byte("\n"))
 		size, err := strconv.Atoi(strings.Fields(string(head))[2])
-		require.NoError(x.t, err, "%s", head)
+		require.NoError(w.t, err, "%s", head)
 		text := rest[:size]
 		out = rest[size+1:]
 		job := path.Base(path.Dir(b.path))
 		if branch[job] == nil {
 			branch[job] = &told{outcomes: map[string][]string{}, ends: map[string]repo.TaskAttemptRecord{}}
 		}
-		x.hear(branch[job], path.Base(b.path), text)
+		w.hear(branch[job], path.Base(b.path), text)
 	}
 	return branch
 }
 
-func (x *chaos) hear(said *told, file string, text []byte) {
+func (w *world) hear(said *told, file string, text []byte) {
 	if file == repo.HistoryFile {
 		said.histories = append(said.histories, text)
 		return
 	}
 	rec, err := status.Decode(text)
-	require.NoError(x.t, err)
+	require.NoError(w.t, err)
 	said.records = append(said.records, rec)
 	eachAttempt(&rec, func(a *repo.TaskAttemptRecord) {
 		if a.Outcome == nil || a.UID == "" {
@@ -136,16 +136,16 @@ func eachAttempt(rec *repo.Record, f func(*repo.TaskAttemptRecord)) {
 }
 
 // historyGrows: what was once in it stays, byte for byte, and no run is in it twice.
-func (x *chaos) historyGrows(j *chaosJob, said *told) {
+func (w *world) historyGrows(job string, said *told) {
 	var last []byte
 	for _, text := range said.histories {
-		assert.True(x.t, bytes.HasPrefix(text, last), "%s: history was changed from\n%s\nto\n%s", j.name, last, text)
+		assert.True(w.t, bytes.HasPrefix(text, last), "%s: history was changed from\n%s\nto\n%s", job, last, text)
 		last = text
 	}
 	runs := map[string]bool{}
 	for line := range strings.Lines(string(last)) {
 		id, _, _ := strings.Cut(line, ",")
-		assert.False(x.t, runs[id], "%s: a run is in the history twice: %s", j.name, line)
+		assert.False(w.t, runs[id], "%s: a run is in the history twice: %s", job, line)
 		runs[id] = true
 	}
 }
