@@ -1,5 +1,125 @@
 package e2e
 
-func processFaults() []outside { return nil }
-func stateFaults() []outside   { return nil }
-func machineFaults() []outside { return nil }
+import (
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// grace is how long a daemon that is asked to end may take.
+const grace = 10 * time.Second
+
+// processFaults are those of the program's own processes.
+func processFaults() []outside {
+	return []outside{
+		{name: "the daemon is asked to end in the middle of everything", begin: func(y *yard) func() {
+			took := y.stop()
+			y.say("the daemon took %.1fs to end", took.Seconds())
+			assert.Less(y.t, took, grace)
+			return func() { y.serve() }
+		}},
+		{name: "the daemon is asked to end while the Git server is silent", begin: func(y *yard) func() {
+			over := make(chan struct{})
+			end := y.server.spoiled(func(_ http.ResponseWriter, r *http.Request, _ http.Handler) {
+				select {
+				case <-over:
+				case <-r.Context().Done():
+				}
+			})
+			y.open("meanwhile") // there is something to push
+			pause(y.t.Context(), y.short(0, 500*time.Millisecond))
+			took := y.stop()
+			y.say("the daemon took %.1fs to end", took.Seconds())
+			assert.Less(y.t, took, grace)
+			return func() {
+				end()
+				close(over)
+				y.serve()
+			}
+		}},
+		{name: "shims are killed", harm: harm{loses: true}, begin: func(y *yard) func() {
+			for _, pid := range y.shims() {
+				require.NoError(y.t, syscall.Kill(pid, syscall.SIGKILL))
+			}
+			return func() {}
+		}},
+		{name: "the daemon and its shims are killed", harm: harm{loses: true}, begin: func(y *yard) func() {
+			y.d.kill()
+			for _, pid := range y.shims() {
+				require.NoError(y.t, syscall.Kill(pid, syscall.SIGKILL))
+			}
+			return func() { y.serve() }
+		}},
+	}
+}
+
+// stateFaults are those of the state directory.
+func stateFaults() []outside {
+	return []outside{
+		{name: "the state directory is deleted under a running daemon", harm: harm{loses: true}, begin: func(y *yard) func() {
+			y.removeState()
+			return func() {}
+		}},
+		{name: "the state directory is deleted while no daemon runs", harm: harm{loses: true}, begin: func(y *yard) func() {
+			y.stop()
+			y.removeState()
+			return func() { y.serve() }
+		}},
+		{name: "the state directory is deleted between two daemons", harm: harm{loses: true}, begin: func(y *yard) func() {
+			y.stop()
+			y.removeState()
+			y.serve()
+			return func() {}
+		}},
+		{name: "files of the state directory are truncated under a running daemon", harm: harm{loses: true}, begin: func(y *yard) func() {
+			y.truncate()
+			return func() {}
+		}},
+		{name: "files of the state directory are truncated while no daemon runs", harm: harm{loses: true}, begin: func(y *yard) func() {
+			y.stop()
+			y.truncate()
+			return func() { y.serve() }
+		}},
+	}
+}
+
+// removeState deletes the state directory, whatever is written into it meanwhile.
+func (y *yard) removeState() {
+	y.eventually("the state directory is gone", func() bool { return os.RemoveAll(y.state) == nil })
+	y.say("the state directory is deleted")
+}
+
+// truncate cuts a third of the program's files at random bytes. What jobs
+// write themselves, their logs too, is nobody's to restore.
+func (y *yard) truncate() {
+	var files []string
+	_ = filepath.WalkDir(y.state, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
+		if d.IsDir() && (d.Name() == "logs" || d.Name() == "work") {
+			return filepath.SkipDir
+		}
+		if d.Type().IsRegular() {
+			files = append(files, path)
+		}
+		return nil
+	})
+	for _, file := range files {
+		info, err := os.Stat(file)
+		if err != nil || info.Size() == 0 || y.rng.IntN(3) > 0 {
+			continue
+		}
+		at := y.rng.Int64N(info.Size())
+		if os.Truncate(file, at) == nil {
+			y.say("truncated at byte %d of %d: %s", at, info.Size(), strings.TrimPrefix(file, y.state))
+		}
+	}
+}
