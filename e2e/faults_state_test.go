@@ -19,13 +19,13 @@ const grace = 10 * time.Second
 // processFaults are those of the program's own processes.
 func processFaults() []outside {
 	return []outside{
-		{name: "the daemon is asked to end in the middle of everything", begin: func(y *yard) func() {
+		{name: "the daemon is asked to end in the middle of everything", ends: true, begin: func(y *yard) func() {
 			took := y.stop()
 			y.say("the daemon took %.1fs to end", took.Seconds())
 			assert.Less(y.t, took, grace)
 			return func() { y.serve() }
 		}},
-		{name: "the daemon is asked to end while the Git server is silent", begin: func(y *yard) func() {
+		{name: "the daemon is asked to end while the Git server is silent", ends: true, begin: func(y *yard) func() {
 			over := make(chan struct{})
 			end := y.server.spoiled(func(_ http.ResponseWriter, r *http.Request, _ http.Handler) {
 				select {
@@ -50,7 +50,7 @@ func processFaults() []outside {
 			}
 			return func() {}
 		}},
-		{name: "the daemon and its shims are killed", harm: harm{loses: true}, begin: func(y *yard) func() {
+		{name: "the daemon and its shims are killed", ends: true, harm: harm{loses: true}, begin: func(y *yard) func() {
 			y.d.kill()
 			for _, pid := range y.shims() {
 				require.NoError(y.t, syscall.Kill(pid, syscall.SIGKILL))
@@ -63,26 +63,26 @@ func processFaults() []outside {
 // stateFaults are those of the state directory.
 func stateFaults() []outside {
 	return []outside{
-		{name: "the state directory is deleted under a running daemon", harm: harm{loses: true}, begin: func(y *yard) func() {
+		{name: "the state directory is deleted under a running daemon", ends: true, harm: harm{loses: true}, begin: func(y *yard) func() {
 			y.removeState()
 			return func() {}
 		}},
-		{name: "the state directory is deleted while no daemon runs", harm: harm{loses: true}, begin: func(y *yard) func() {
+		{name: "the state directory is deleted while no daemon runs", ends: true, harm: harm{loses: true}, begin: func(y *yard) func() {
 			y.stop()
 			y.removeState()
 			return func() { y.serve() }
 		}},
-		{name: "the state directory is deleted between two daemons", harm: harm{loses: true}, begin: func(y *yard) func() {
+		{name: "the state directory is deleted between two daemons", ends: true, harm: harm{loses: true}, begin: func(y *yard) func() {
 			y.stop()
 			y.removeState()
 			y.serve()
 			return func() {}
 		}},
-		{name: "files of the state directory are truncated under a running daemon", harm: harm{loses: true}, begin: func(y *yard) func() {
+		{name: "files of the state directory are truncated under a running daemon", ends: true, harm: harm{loses: true}, begin: func(y *yard) func() {
 			y.truncate()
 			return func() {}
 		}},
-		{name: "files of the state directory are truncated while no daemon runs", harm: harm{loses: true}, begin: func(y *yard) func() {
+		{name: "files of the state directory are truncated while no daemon runs", ends: true, harm: harm{loses: true}, begin: func(y *yard) func() {
 			y.stop()
 			y.truncate()
 			return func() { y.serve() }

@@ -29,6 +29,7 @@ type outside struct {
 	// begin brings it about, and end puts an end to it.
 	begin func(y *yard) (end func())
 	deaf  bool // nobody can push while it lasts
+	ends  bool // the daemon, or what it needs to go on
 	harm
 }
 
