@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
 // daemonMain is a daemon that creates one pod and then waits to be killed.
@@ -386,4 +388,23 @@ func TestOutcomeWaitsForTheDisk(t *testing.T) {
 	assert.Equal(t, corev1.PodRunning, get(t, b, "patient").Status.Phase)
 	require.NoError(t, os.Chmod(dir, 0o700))
 	assert.Equal(t, int32(3), ended(until(t, b, "patient", corev1.PodFailed)).ExitCode)
+}
+
+// The whole directory is deleted under a running daemon, and it goes on. The
+// job is told of, and nothing takes a pod's place before its processes ended.
+func TestStateDirectoryVanishes(t *testing.T) {
+	t.Parallel()
+	b := open(t, stateDir(t))
+	create(t, b, testPod("old", "trap '' TERM; echo $$$$ > pid; while :; do sleep 0.1; done"))
+	pid := grepPID(t, filepath.Join(b.podDir("ns", "old"), workDir, "pid"))
+	told := make(chan repo.Key, 100)
+	go func() { _ = b.Watch(t.Context(), func(k repo.Key) { told <- k }) }()
+	eventually(t, "it is deleted, whatever is written meanwhile", func() bool { return os.RemoveAll(b.dir) == nil })
+	create(t, b, testPod("new", "kill -0 "+strconv.Itoa(pid)+" 2>/dev/null && echo both; true"))
+	until(t, b, "new", corev1.PodSucceeded)
+	assert.Empty(t, logOf(t, b, "new", ""))
+	assert.False(t, live(pid))
+	assert.Nil(t, get(t, b, "old"))
+	eventually(t, "shims find the daemon again", func() bool { return exists(filepath.Join(b.dir, socketName)) })
+	eventually(t, "the job is told of", func() bool { return len(told) > 0 })
 }

@@ -143,7 +143,7 @@ func (b *Backend) entry(dir string) (*entry, error) {
 	defer b.mu.Unlock()
 	e := b.pods[dir]
 	if err != nil {
-		delete(b.pods, dir)
+		b.drop(dir)
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
 			return nil, fmt.Errorf("read pod %s: %w", filepath.Base(dir), err)
 		}
@@ -159,7 +159,7 @@ func (b *Backend) entry(dir string) (*entry, error) {
 			err = fmt.Errorf("read pod %s: %w", filepath.Base(dir), errDamaged)
 		}
 		if err != nil {
-			delete(b.pods, dir)
+			b.drop(dir)
 			return nil, err
 		}
 		e = &entry{dir: dir, file: info, pod: pod}
@@ -178,6 +178,15 @@ func (b *Backend) entry(dir string) (*entry, error) {
 	copied := *e
 	copied.deletion, err = readDeletion(&copied)
 	return &copied, err
+}
+
+// drop forgets a pod that cannot be read; b.mu is held. Whether it has vanished
+// is seen by the next pass.
+func (b *Backend) drop(dir string) {
+	if e := b.pods[dir]; e != nil {
+		b.dropped[dir] = e
+		delete(b.pods, dir)
+	}
 }
 
 // readDeletion reads whether a pod was asked to end. A request that is damaged is one.

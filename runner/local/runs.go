@@ -305,6 +305,9 @@ func (b *Backend) exclusive(ctx context.Context) (unlock func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if err := os.MkdirAll(b.dir, 0o700); err != nil { // somebody may have deleted it
+		return nil, err
+	}
 	f, err := lock(filepath.Join(b.dir, lockFile), true)
 	if err != nil {
 		return nil, err
