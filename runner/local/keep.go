@@ -170,8 +170,7 @@ func killLeftovers(e *entry) bool {
 	if err := read(filepath.Join(e.dir, sessionsFile), &leaders); scarce(err) || len(leaders) > 0 && leaders[0].Boot != "" && bootID() == "" {
 		return false // nothing can be looked at just now
 	}
-	killSessions(leaders)
-	return killMarked(markPod+"="+string(e.pod.UID), 2*time.Second)
+	return killSessions(leaders, 2*time.Second) && killMarked(markPod+"="+string(e.pod.UID), 2*time.Second)
 }
 
 // start starts the shim of a pod that has its place and no shim yet. To start
