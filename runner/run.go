@@ -110,6 +110,10 @@ func (l *Loop) isDefined() bool {
 	return l.defined
 }
 
+// longestSleep is how long a worker sleeps at a time: a clock that was put right,
+// or a machine that was suspended, makes a time come sooner than a timer knows.
+const longestSleep = 5 * time.Second
+
 // work looks at jobs whose time has come, one after another.
 func (l *Loop) work(ctx context.Context) error {
 	for {
@@ -127,9 +131,9 @@ func (l *Loop) work(ctx context.Context) error {
 			}
 			continue
 		}
-		wait := time.Hour
+		wait := longestSleep
 		if !at.IsZero() {
-			wait = at.Sub(now)
+			wait = min(wait, at.Sub(now))
 		}
 		if !sleep(ctx, wait, changed) {
 			return ctx.Err()
@@ -139,7 +143,7 @@ func (l *Loop) work(ctx context.Context) error {
 
 // maxPushes is how many pushes in a row may fail, over about two minutes,
 // before Run with once gives up: when nothing but the push is waited for.
-const maxPushes = 8
+const maxPushes = 19
 
 // publishLoop pushes at once after a quiet time, and then at most once in an interval.
 func (l *Loop) publishLoop(ctx context.Context, once bool) error {
