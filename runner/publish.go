@@ -51,6 +51,14 @@ func (l *Loop) Publish(ctx context.Context, now time.Time) (pushed bool, err err
 	return pushed, nil
 }
 
+// Republish asks for a push although nothing has changed here: somebody else
+// was where the records lie.
+func (l *Loop) Republish() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changed()
+}
+
 // tails are the log tails that a record refers to and that were not pushed yet.
 func tails(e *entry) (out []repo.Tail) {
 	e.attempts(func(a *repo.TaskAttemptRecord) {

@@ -118,6 +118,11 @@ func (d *Daemon) serve(ctx, term context.Context) (*runner.Loop, error) {
 	})
 	d.loop = loop
 	d.mu.Unlock()
+	definitions.polled = func() {
+		if tip, known := d.mirror.Listed(o.StatusBranch); known && records.strange(tip) {
+			loop.Republish()
+		}
+	}
 	err := loop.Run(work, definitions, o.Hasten, o.Once)
 	var overtaken *overtakenError
 	if cause := context.Cause(work); errors.As(cause, &overtaken) && ctx.Err() == nil {

@@ -31,14 +31,17 @@ func (e *overtakenError) Error() string {
 
 // compare looks at the records that are about to be overwritten, if anybody has
 // been at the branch since.
-func (l *ledger) compare(tip *gitsync.Snapshot, changes []repo.Change) error {
-	if tip == nil || tip.Revision() == l.seen {
+func (l *ledger) compare(tip *gitsync.Snapshot, records []repo.Record, touched func(dir string) bool) error {
+	if tip == nil || tip.Revision() == l.last() {
 		return nil
 	}
 	layout := l.shared.get()
-	for i := range changes {
-		mine := &changes[i].Record
+	for i := range records {
+		mine := &records[i]
 		dir := layout.RecordDir(l.environment, mine.Key())
+		if !touched(dir) {
+			continue
+		}
 		text, err := fs.ReadFile(tip, path.Join(dir, repo.StatusFile))
 		if err != nil {
 			continue // it is not there
