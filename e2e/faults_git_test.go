@@ -115,7 +115,9 @@ func otherPusher(y *yard) func() {
 		for {
 			select {
 			case <-over:
-				return
+				if landed > 0 || y.t.Context().Err() != nil {
+					return
+				}
 			default:
 			}
 			_, _ = y.tryGit(other, "fetch", "-q", "origin", repo.StatusBranch)

@@ -125,7 +125,7 @@ func reuse(y *yard) func() {
 	y.d.kill()
 	pids := y.shims()
 	for _, pid := range pids {
-		require.NoError(y.t, syscall.Kill(pid, syscall.SIGKILL))
+		killed(y.t, pid)
 	}
 	y.eventually("the shims are gone", func() bool { return len(y.shims()) == 0 })
 	var strangers []*exec.Cmd

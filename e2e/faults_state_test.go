@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -46,14 +47,14 @@ func processFaults() []outside {
 		}},
 		{name: "shims are killed", harm: harm{loses: true}, begin: func(y *yard) func() {
 			for _, pid := range y.shims() {
-				require.NoError(y.t, syscall.Kill(pid, syscall.SIGKILL))
+				killed(y.t, pid)
 			}
 			return func() {}
 		}},
 		{name: "the daemon and its shims are killed", ends: true, harm: harm{loses: true}, begin: func(y *yard) func() {
 			y.d.kill()
 			for _, pid := range y.shims() {
-				require.NoError(y.t, syscall.Kill(pid, syscall.SIGKILL))
+				killed(y.t, pid)
 			}
 			return func() { y.serve() }
 		}},
@@ -68,12 +69,12 @@ func stateFaults() []outside {
 			return func() {}
 		}},
 		{name: "the state directory is deleted while no daemon runs", ends: true, harm: harm{loses: true}, begin: func(y *yard) func() {
-			y.stop()
+			y.stopRecorded()
 			y.removeState()
 			return func() { y.serve() }
 		}},
 		{name: "the state directory is deleted between two daemons", ends: true, harm: harm{loses: true}, begin: func(y *yard) func() {
-			y.stop()
+			y.stopRecorded()
 			y.removeState()
 			y.serve()
 			return func() {}
@@ -88,6 +89,38 @@ func stateFaults() []outside {
 			return func() { y.serve() }
 		}},
 	}
+}
+
+// killed kills a process, if it is there.
+func killed(t testing.TB, pid int) {
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		require.ErrorIs(t, err, syscall.ESRCH)
+	}
+}
+
+// stopRecorded stops the daemon when the branch knows of every attempt that there
+// is: what is neither there nor in the state directory nobody can know.
+func (y *yard) stopRecorded() {
+	for {
+		y.eventually("every attempt is recorded", y.recorded)
+		if y.stop(); y.recorded() {
+			return
+		}
+		y.serve()
+	}
+}
+
+func (y *yard) recorded() bool {
+	for _, j := range y.jobs {
+		rec, _ := y.record("default/" + j.name)
+		told := attemptsOf(&rec)
+		for _, id := range y.seen(j.name)["start"] {
+			if _, ok := told[id]; !ok {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // removeState deletes the state directory, whatever is written into it meanwhile.

@@ -86,7 +86,7 @@ func TestFaults(t *testing.T) {
 }
 
 func faultsFromOutside() []outside {
-	return slices.Concat(serverFaults(), recordFaults(), processFaults(), stateFaults(), machineFaults())
+	return slices.Concat(serverFaults(), recordFaults(), processFaults(), stateFaults(), machineFaults(), clockFaults())
 }
 
 // suffer is the one scheme of all faults.
@@ -108,7 +108,9 @@ func suffer(t *testing.T, f outside, seed uint64, out *outcomeOf) {
 		&yardJob{name: "any", lasts: y.short(500*time.Millisecond, 6*time.Second)}, &yardJob{name: "breaks", code: 4, gated: true},
 	)
 	y.serve(f.flags...)
+	began := time.Now()
 	y.eventually("jobs run", func() bool { return y.starts("meanwhile") == 2 && y.starts("through") == 1 && y.starts("breaks") == 1 })
+	usual := time.Since(began)
 	pause(t.Context(), y.short(0, time.Second))
 
 	y.say("%s begins", f.name)
@@ -132,9 +134,10 @@ func suffer(t *testing.T, f outside, seed uint64, out *outcomeOf) {
 	y.eventually("what ended meanwhile is recorded", func() bool { return y.phase("default/meanwhile") == "Succeeded" })
 	out.recorded = time.Since(over)
 	y.say("works again: jobs start after %.1fs, records are there after %.1fs", out.starts.Seconds(), out.recorded.Seconds())
-	assert.Less(t, out.starts, again, "until a job starts again")
+	// On a machine that is busy with other tests all takes its time, without a fault too.
+	assert.Less(t, out.starts, again+usual, "until a job starts again")
 	if !f.loses {
-		assert.Less(t, out.recorded, again, "until records arrive again")
+		assert.Less(t, out.recorded, again+usual, "until records arrive again")
 	}
 	y.open("through")
 	y.settle()

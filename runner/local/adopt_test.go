@@ -281,11 +281,6 @@ func TestDamagedFiles(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(`{"met`), 0o600))
 			b = open(t, b.dir)
 			pod := get(t, b, "damaged")
-			if file == podFile {
-				assert.Nil(t, pod, "nobody knows what it was")
-				eventually(t, "its processes end", func() bool { return !live(pid) })
-				return
-			}
 			require.NotNil(t, pod)
 			assert.True(t, live(pid), "a pod that runs goes on")
 			require.NoError(t, b.Delete(context.Background(), "ns", "damaged", "", nil))
@@ -293,6 +288,19 @@ func TestDamagedFiles(t *testing.T) {
 			assert.False(t, live(pid))
 		})
 	}
+	t.Run("the pod's file and its copy", func(t *testing.T) {
+		b := open(t, stateDir(t))
+		create(t, b, testPod("damaged", "echo $$$$ > pid; exec sleep 1000"))
+		dir := b.podDir("ns", "damaged")
+		pid := grepPID(t, filepath.Join(dir, workDir, "pid"))
+		require.NoError(t, b.Close())
+		for _, file := range []string{podFile, podCopy} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(`{"met`), 0o600))
+		}
+		b = open(t, b.dir)
+		assert.Nil(t, get(t, b, "damaged"), "nobody knows what it was")
+		eventually(t, "its processes end", func() bool { return !live(pid) })
+	})
 	t.Run(outcomeFile, func(t *testing.T) {
 		b := open(t, stateDir(t))
 		run(t, b, testPod("damaged", "true"), corev1.PodSucceeded)
@@ -407,4 +415,26 @@ func TestStateDirectoryVanishes(t *testing.T) {
 	assert.Nil(t, get(t, b, "old"))
 	eventually(t, "shims find the daemon again", func() bool { return exists(filepath.Join(b.dir, socketName)) })
 	eventually(t, "the job is told of", func() bool { return len(told) > 0 })
+}
+
+// TestRunIsPreparedAgain: a definition that was damaged or deleted after it was
+// prepared is asked for again.
+func TestRunIsPreparedAgain(t *testing.T) {
+	t.Parallel()
+	b := open(t, stateDir(t))
+	for i, harm := range []func(file string) error{
+		func(file string) error { return os.Truncate(file, 10) },
+		func(file string) error { return os.RemoveAll(filepath.Dir(file)) },
+	} {
+		run := &repo.Run{ID: "run-1", Environment: "test", Job: repo.Job{Key: testKey}}
+		_, err := b.Prepare(t.Context(), run, 0)
+		require.NoError(t, err)
+		require.NoError(t, harm(filepath.Join(b.runDir("run-1"), runFile)))
+		pod := testPod("p"+strconv.Itoa(i), "true")
+		assert.True(t, apierrors.IsNotFound(b.Create(t.Context(), pod)))
+		_, err = b.Prepare(t.Context(), run, 0)
+		require.NoError(t, err)
+		require.NoError(t, b.Create(t.Context(), pod))
+		until(t, b, pod.Name, corev1.PodSucceeded)
+	}
 }

@@ -62,6 +62,7 @@ type Backend struct {
 
 	preparing sync.Mutex
 	ports     map[string]runPorts // by directory of a run
+	prepared  map[string]bool     // by run: since this backend was opened
 
 	mu      sync.Mutex // everything below
 	pods    map[string]*entry
@@ -99,7 +100,7 @@ func New(dir, environment string, o Options) (*Backend, error) {
 	b := &Backend{
 		dir: dir, environment: environment, node: node, options: o, base: baseEnvironment(o.Environ),
 		poke: make(chan struct{}, 1), cancel: cancel,
-		pods: map[string]*entry{}, dropped: map[string]*entry{}, waiting: map[string]string{}, shims: map[int]*shimChild{}, watches: map[*watch]struct{}{},
+		pods: map[string]*entry{}, dropped: map[string]*entry{}, prepared: map[string]bool{}, waiting: map[string]string{}, shims: map[int]*shimChild{}, watches: map[*watch]struct{}{},
 	}
 	b.machine = measure(ctx, o, b.base)
 	b.sweep()

@@ -64,6 +64,7 @@ func (b *Backend) Prepare(ctx context.Context, run *repo.Run, runAttempt int32) 
 	if err := writeDurable(path, own); err != nil {
 		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
 	}
+	b.prepared[run.ID] = true
 	delete(b.ports, dir) // clocks of file systems are too coarse to tell two changes apart
 	if err := syncDir(filepath.Dir(dir)); err != nil {
 		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
@@ -267,6 +268,9 @@ func (b *Backend) Forget(ctx context.Context, run, namespace string) error {
 		return fmt.Errorf("forget run %s: %w", run, err)
 	}
 	defer unlock()
+	b.preparing.Lock()
+	delete(b.prepared, run)
+	b.preparing.Unlock()
 	dir := b.runDir(run)
 	if !exists(dir) {
 		return nil

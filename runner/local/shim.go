@@ -98,10 +98,15 @@ func openShim(dir string) (*shim, error) {
 	if !exists(admittedFile) {
 		return nil, s.held.Close()
 	}
-	for file, v := range map[string]any{podFile: s.pod, admittedFile: s.order} {
-		if err := read(file, v); err != nil {
-			return nil, err
-		}
+	err = read(podFile, s.pod)
+	if errors.Is(err, errDamaged) {
+		err = read(podCopy, s.pod)
+	}
+	if err == nil {
+		err = read(admittedFile, s.order)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if err := readOptional(objectsFile, &s.maps); err != nil {
 		return nil, err

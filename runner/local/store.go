@@ -14,6 +14,7 @@ import (
 // Files of a pod's directory.
 const (
 	podFile      = "pod.json"
+	podCopy      = "pod.copy.json"
 	objectsFile  = "objects.json"
 	admittedFile = "admitted.json"
 	lockFile     = "lock"
