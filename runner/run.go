@@ -138,6 +138,30 @@ func (l *Loop) work(ctx context.Context) error {
 		if !sleep(ctx, wait, changed) {
 			return ctx.Err()
 		}
+		if woken := time.Now(); wasSet(now, woken) {
+			l.lookAtAll(woken)
+		}
+	}
+}
+
+// wasSet says whether the clock was set between two times, or the machine slept:
+// what was to be done at a time may be due now, whatever a timer says.
+func wasSet(from, to time.Time) bool {
+	by := to.Round(0).Sub(from.Round(0)) - to.Sub(from)
+	return by.Abs() > time.Second
+}
+
+// lookAtAll is called by each worker that noticed; it is logged once.
+func (l *Loop) lookAtAll(now time.Time) {
+	const why = "the clock was set, or the machine slept; every job is looked at"
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key := range l.jobs {
+		l.queue.hasten(key)
+	}
+	if now.Sub(l.said[why]).Abs() > complaints {
+		l.said[why] = now
+		l.opts.Log.Warn().Msg(why)
 	}
 }
 
