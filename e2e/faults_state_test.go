@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -111,16 +112,16 @@ func (y *yard) stopRecorded() {
 }
 
 func (y *yard) recorded() bool {
+	known := map[string]bool{}
 	for _, j := range y.jobs {
 		rec, _ := y.record("default/" + j.name)
-		told := attemptsOf(&rec)
-		for _, id := range y.seen(j.name)["start"] {
-			if _, ok := told[id]; !ok {
-				return false
-			}
+		for _, a := range attemptsOf(&rec) {
+			known[a.Pod] = a.UID != "" // before, it may not have been created
 		}
 	}
-	return true
+	pods, err := filepath.Glob(filepath.Join(y.state, "local", "pods", "*", "*"))
+	require.NoError(y.t, err)
+	return !slices.ContainsFunc(pods, func(dir string) bool { return !known[filepath.Base(dir)] })
 }
 
 // removeState deletes the state directory, whatever is written into it meanwhile.
