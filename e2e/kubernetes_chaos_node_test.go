@@ -128,8 +128,8 @@ func (w *onCluster) nodeJobs(rng *rand.Rand, size chaosSize) []*chaosJob {
 	return jobs
 }
 
-// harm is that a node was off, with all that ran on it.
-type harm struct {
+// outage is that a node was off, with all that ran on it.
+type outage struct {
 	node     string
 	from, to time.Time
 }
@@ -139,12 +139,12 @@ func (x *chaos) loseRealNode(f fault) {
 	if x.down[n.Name] {
 		return
 	}
-	i := len(x.harms)
-	x.harms = append(x.harms, harm{node: n.Name, from: time.Now()})
+	i := len(x.outages)
+	x.outages = append(x.outages, outage{node: n.Name, from: time.Now()})
 	n.Kill(x.t)
 	x.later(f, n.Name, func() {
 		n.Boot(x.t)
-		x.harms[i].to = time.Now()
+		x.outages[i].to = time.Now()
 	})
 }
 
@@ -165,7 +165,7 @@ func (x *chaos) loseProgram(f fault) {
 
 // wentWithNode says whether a pod was on a node when that was lost.
 func (x *chaos) wentWithNode(l *life) bool {
-	return slices.ContainsFunc(x.harms, func(h harm) bool {
+	return slices.ContainsFunc(x.outages, func(h outage) bool {
 		return h.node == l.node && l.created.Before(h.to) && (l.ended.IsZero() || !l.ended.Before(h.from.Truncate(time.Second)))
 	})
 }

@@ -96,19 +96,19 @@ type fault struct {
 // chaos is one round: jobs, a daemon and faults, all of a seed.
 type chaos struct {
 	*onCluster
-	seed   uint64
-	size   chaosSize
-	jobs   []*chaosJob
-	faults []fault
-	seen   *witness
-	d      *daemon
-	began  time.Time
-	trace  []string
-	down   map[string]bool // components, nodes, the daemon and the remote
-	heals  []heal
-	harms  []harm
-	states int
-	counts map[string]int
+	seed    uint64
+	size    chaosSize
+	jobs    []*chaosJob
+	faults  []fault
+	seen    *witness
+	d       *daemon
+	began   time.Time
+	trace   []string
+	down    map[string]bool // components, nodes, the daemon and the remote
+	heals   []heal
+	outages []outage
+	states  int
+	counts  map[string]int
 }
 
 type heal struct {

@@ -287,15 +287,23 @@ func (d *decision) retryRun(o repo.Outcome, at time.Time, accountable bool) {
 	if extra := len(d.rec.Attempts) - repo.MaxAttempts; extra > 0 {
 		d.rec.Attempts = d.rec.Attempts[extra:]
 	}
-	wait := backoff(d.def.Job.Retry, &o, run.Retries.Total, run.ID)
-	if released(&o) {
-		wait = releaseWait(run.ID, run.Attempt, d.rec.Attempts[:len(d.rec.Attempts)-1])
-	}
+	wait := d.waitOfRun()
 	run.Attempt++
 	run.Retries.Total++
 	if accountable {
 		run.Retries.Accountable++
 	}
 	run.Ending, run.RetryAt = nil, retryAt(at, wait)
+	d.notLater(run.RetryAt, wait)
 	d.rec.Roles = newRoles(&d.def.Job)
+}
+
+// waitOfRun is how long to wait after the last attempt that has ended.
+func (d *decision) waitOfRun() time.Duration {
+	n := len(d.rec.Attempts) - 1
+	ended := &d.rec.Attempts[n]
+	if released(&ended.Outcome) {
+		return releaseWait(d.rec.Run.ID, ended.Attempt, d.rec.Attempts[:n])
+	}
+	return backoff(d.def.Job.Retry, &ended.Outcome, d.rec.Run.Retries.Total-(d.rec.Run.Attempt-ended.Attempt), d.rec.Run.ID)
 }

@@ -53,7 +53,7 @@ func TestServicesFollow(t *testing.T) {
 		return pods[0].Annotations[repo.AnnotationTrouble]
 	}
 	eventually(t, "somebody has the name", func() bool { return told() != "" })
-	assert.Equal(t, "service: "+run.ID+" is somebody else's", told())
+	assert.Equal(t, "service: its name is taken: "+run.ID+" is not Trainyard's", told())
 	require.NoError(t, services.Delete(b.ctx, run.ID, metav1.DeleteOptions{}))
 	eventually(t, "the name is free", leads("0"))
 	eventually(t, "all is well", func() bool { return told() == "" })

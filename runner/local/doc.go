@@ -10,6 +10,7 @@
 //	runs/RUN/attempt-N.json        the ports of its tasks
 //	pods/NAMESPACE/NAME/           one pod; the directory's name is its lock
 //	    pod.json, objects.json     what Create was given, and the config maps it names
+//	    pod.copy.json              the first of these once more: without it a pod is nobody's
 //	    admitted.json              its place on the machine: GPUs, settings of the shim
 //	    lock                       held by the shim as long as it lives
 //	    shim.json                  which process the shim is; written before anything starts
