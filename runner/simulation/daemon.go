@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"runtime/debug"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -49,7 +50,7 @@ func (d *daemon) spawn(name string, body func(t *thread)) {
 		t.yield = yield
 		defer func() {
 			if r := recover(); r != nil && r != any(killed{}) {
-				panic(r)
+				d.laws.breaks("panic: %v\n%s", r, debug.Stack())
 			}
 		}()
 		body(t)
