@@ -31,6 +31,9 @@ test-e2e: cluster # the whole program alone
 bench-kubernetes: cluster # from a push to all pods, beside a program that only creates them
 	go test ./e2e -run '^$$' -bench ClusterPods -benchtime 5x
 
+bench-memory: cluster # the most that a daemon holds of 10,000 pods, in a container's memory
+	go test ./e2e -run '^$$' -bench ClusterMemory -benchtime 1x
+
 bench:
 	go test -run '^$$' -bench . -benchmem ./...
 
@@ -56,4 +59,4 @@ demo: build
 clean:
 	rm -rf bin
 
-.PHONY: all fmt vet lint cross cluster test test-e2e bench bench-kubernetes soak-kubernetes fuzz build image demo clean
+.PHONY: all fmt vet lint cross cluster test test-e2e bench bench-kubernetes bench-memory soak-kubernetes fuzz build image demo clean
