@@ -40,6 +40,9 @@ soak: # one daemon under churn and faults: its memory, goroutines and files must
 bench-kubernetes: cluster # from a push to all pods, beside a program that only creates them
 	go test ./e2e -run '^$$' -bench ClusterPods -benchtime 5x
 
+bench-memory: cluster # the most that a daemon holds of 10,000 pods, in a container's memory
+	go test ./e2e -run '^$$' -bench ClusterMemory -benchtime 1x
+
 bench:
 	go test -run '^$$' -bench . -benchmem ./...
 
@@ -75,4 +78,4 @@ demo: build
 clean:
 	rm -rf bin
 
-.PHONY: all simulate fmt vet lint cross cluster test test-e2e faults soak bench bench-kubernetes soak-kubernetes absence-kubernetes soak-crash fuzz build image demo clean
+.PHONY: all simulate fmt vet lint cross cluster test test-e2e faults soak bench bench-kubernetes bench-memory soak-kubernetes absence-kubernetes soak-crash fuzz build image demo clean

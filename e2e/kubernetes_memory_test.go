@@ -42,8 +42,9 @@ func BenchmarkClusterMemory(b *testing.B) {
 		}
 		w.push("ten thousand pods")
 		w.env = append(w.env, memoryGoal)
+		enter := container(b)
 		d := w.start(w.flags("--namespaces", strings.Join(served, ","))...)
-		confine(b, d.cmd.Process.Pid)
+		enter(d.cmd.Process.Pid)
 		// The daemon's records know all pods, and most run: simulated nodes lag behind.
 		known := func() (pods, running int) {
 			for _, n := range served {
@@ -75,26 +76,25 @@ func BenchmarkClusterMemory(b *testing.B) {
 	}
 }
 
-// confine gives a process no more memory than its container would, by either
-// version of control groups. Who may make none measures without.
-func confine(b *testing.B, pid int) {
-	name := fmt.Sprintf("trainyard-bench-%d", pid)
+// container makes a control group, of either version, that has no more memory
+// than the daemon's container, and returns how a process is put into it. Who may
+// make none measures without. It goes after the processes that are started later.
+func container(b *testing.B) (enter func(pid int)) {
+	name := fmt.Sprintf("trainyard-bench-%d", os.Getpid())
 	for _, v := range []struct{ root, limit string }{{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"}} {
 		dir := filepath.Join(v.root, name)
 		if os.Mkdir(dir, 0o755) != nil {
 			continue
 		}
 		b.Cleanup(func() { _ = os.Remove(dir) })
-		err := os.WriteFile(filepath.Join(dir, v.limit), []byte(strconv.Itoa(containerMemory)), 0)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
-		}
-		if err == nil {
-			b.Logf("confined to %d MiB by %s", containerMemory>>20, filepath.Join(dir, v.limit))
-			return
+		if os.WriteFile(filepath.Join(dir, v.limit), []byte(strconv.Itoa(containerMemory)), 0) == nil {
+			return func(pid int) {
+				require.NoError(b, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0))
+				b.Logf("confined to %d MiB by %s", containerMemory>>20, filepath.Join(dir, v.limit))
+			}
 		}
 	}
-	b.Log("not confined: no control group can be made")
+	return func(int) { b.Log("not confined: no control group can be made") }
 }
 
 // highWater is the most memory that a process has held, in MiB.

@@ -22,7 +22,7 @@ var errDone = errors.New("everything has come to rest")
 // be written once more soon.
 const (
 	settling     = 100 * time.Millisecond
-	settlingMost = 5 * time.Second
+	settlingMost = 10 * time.Second
 )
 
 // Run loads what is known and then keeps going until ctx ends, or with once

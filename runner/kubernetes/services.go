@@ -22,7 +22,7 @@ const (
 	// made, and yielding how long they wait for that: with each service come
 	// objects of the cluster's own, and pods need their names only once they run.
 	breath   = 50 * time.Millisecond
-	yielding = 5 * time.Second
+	yielding = 10 * time.Second
 )
 
 // serviceOf is the service that an attempt of a run is to have.
