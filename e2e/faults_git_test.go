@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -81,7 +82,7 @@ func recordFaults() []outside {
 		{name: "the status branch is protected", begin: hook("update", "[ \"$1\" != "+status+" ] || { echo protected branch >&2; exit 1; }\n")},
 		{name: "somebody else pushes to the status branch", begin: otherPusher},
 		{name: "the history of the watched branch is rewritten", begin: func(y *yard) func() {
-			y.git(y.checkout, "checkout", "-q", "--orphan", "again")
+			y.git(y.checkout, "checkout", "-q", "--orphan", fmt.Sprintf("again-%d", y.rng.Uint64()))
 			y.git(y.checkout, "add", "-A")
 			y.git(y.checkout, "commit", "-q", "-m", "all of it, anew")
 			y.git(y.checkout, "push", "-q", "--force", "origin", "HEAD:main")

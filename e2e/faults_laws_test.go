@@ -16,7 +16,6 @@ import (
 type harm struct {
 	loses    bool // pods: nobody knows how they ended, and nobody is blamed
 	rewrites bool // records: somebody else changes the branch that they lie on
-	reuses   bool // numbers of processes: by one that is alive nobody can tell an attempt that is
 }
 
 // attemptEnd is how an attempt ended according to the record.
@@ -48,9 +47,7 @@ func (y *yard) laws(h harm) {
 // lawsOf compares what a job's attempts have witnessed with what the record says.
 func (y *yard) lawsOf(j *yardJob, rec *repo.Record, h harm) {
 	seen, told := y.seen(j.name), attemptsOf(rec)
-	if !h.reuses {
-		assert.Empty(y.t, seen["overlap"], "%s: attempts that began while the one before was alive", j.name)
-	}
+	assert.Empty(y.t, seen["overlap"], "%s: attempts that began while the one before was alive", j.name)
 	started := map[string]int{}
 	for _, id := range seen["start"] {
 		started[id]++

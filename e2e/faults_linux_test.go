@@ -37,7 +37,7 @@ func machineFaults() []outside {
 				y.git(y.remote, "config", key, value)
 			}
 		}, begin: func(y *yard) func() { return y.fill(y.remote) }},
-		{name: "numbers of killed processes are given to others", needs: numbers, ends: true, harm: harm{loses: true, reuses: true}, begin: reuse},
+		{name: "numbers of killed processes are given to others", needs: numbers, ends: true, harm: harm{loses: true}, begin: reuse},
 	}
 }
 

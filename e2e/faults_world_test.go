@@ -46,7 +46,12 @@ func newYard(t testing.TB, seed uint64) *yard {
 	y.git(y.remote, "config", "gc.auto", "0")
 	y.git(y.remote, "config", "receive.autogc", "false")
 	y.server = newGitServer(t, y.world)
-	t.Cleanup(y.endAll)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("pods that are held:\n%s", strings.Join(y.held(), "\n"))
+		}
+		y.endAll()
+	})
 	return y
 }
 
@@ -90,11 +95,13 @@ func (y *yard) endAll() {
 	}
 }
 
-// script of a job's tasks. $$$$ is a shell's $$: pods expand $$ to $.
+// yardScript is what a job's tasks do. A number alone names no process: a stranger
+// may have it by now. $$$$ is a shell's $$: pods expand $$ to $.
 const yardScript = `id=$TRAINYARD_RUN_ID/$TRAINYARD_RUN_ATTEMPT/$TRAINYARD_ROLE-$TRAINYARD_INDEX/$TRAINYARD_TASK_ATTEMPT
 cd %[1]s; pid=%[2]s.pid-$TRAINYARD_INDEX
-if [ -s $pid ] && read p < $pid && kill -0 $p && ! grep -q zombie /proc/$p/status; then echo overlap $id >> %[2]s; fi 2>/dev/null
-echo $$$$ > $pid; echo start $id >> %[2]s
+born() { cut -d ' ' -f 22 /proc/$1/stat; }
+if [ -s $pid ] && read p at < $pid && kill -0 $p && [ "$(born $p)" = "$at" ] && ! grep -q zombie /proc/$p/status; then echo overlap $id >> %[2]s; fi 2>/dev/null
+echo $$$$ $(born $$$$) > $pid; echo start $id >> %[2]s
 %[3]s
 echo last words of $id; echo end $id >> %[2]s; exit %[4]d`
 
@@ -184,7 +191,11 @@ func (y *yard) held() (names []string) {
 	require.NoError(y.t, err)
 	for _, dir := range pods {
 		if _, err := os.Stat(filepath.Join(dir, "released")); err != nil {
-			names = append(names, filepath.Base(dir))
+			files, _ := filepath.Glob(filepath.Join(dir, "*.json"))
+			for i := range files {
+				files[i] = filepath.Base(files[i])
+			}
+			names = append(names, filepath.Base(dir)+" "+strings.Join(files, " "))
 		}
 	}
 	return names

@@ -111,8 +111,8 @@ func (c *churn) version(name string, n int) string {
 	if n%4 == 0 {
 		j.code, j.retries = 3, 1
 	}
-	onChange := []string{"Finish", "Restart"}[n%2]
-	return strings.Replace(c.text(j), "  retry: {limit: 0}\n", fmt.Sprintf("  onChange: %s\n  cleanup: {pods: All, after: 5s}\n  retry: {limit: 0, backoff: {initial: %dms}}\n", onChange, n), 1)
+	onChange, keep := []string{"Finish", "Restart"}[n%2], []string{"24h", "5s", "5s", "5s", "5s"}[n%5]
+	return strings.Replace(c.text(j), "  retry: {limit: 0}\n", fmt.Sprintf("  onChange: %s\n  cleanup: {pods: All, after: %s}\n  retry: {limit: 0, backoff: {initial: %dms}}\n", onChange, keep, n), 1)
 }
 
 // sample reads the daemon's numbers, and prints them once a minute.

@@ -25,6 +25,9 @@
 // without an outcome, what is left of the pod is killed and the outcome is
 // that it was lost.
 //
+// When somebody deletes a pod's directory, or all of them, what runs of it is
+// ended, and only then can anything take its place.
+//
 // Room on the machine is given to the oldest first, to the pods of a gang all at
 // once, and before all others to those of runs that have begun.
 //
