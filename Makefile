@@ -57,6 +57,9 @@ HISTORIES := 20000
 simulate: # histories of the runner in a simulated world, from seed SEED on
 	@go run ./runner/simulation/simulate -histories $(HISTORIES) -seed $(SEED)
 
+mutations: # plants mistakes into the program, one by one, and shows that each is caught; writes docs/mutations.md
+	@go run ./runner/simulation/mutate -seed $(SEED) -list docs/mutations.md
+
 CRASHES := 5000
 soak-crash: # kill -9 at one crash point after another
 	go test ./e2e -count=1 -v -run '^TestCrashSoak$$' -crashes $(CRASHES) -seed $(SEED) -timeout 0
@@ -78,4 +81,4 @@ demo: build
 clean:
 	rm -rf bin
 
-.PHONY: all simulate fmt vet lint cross cluster test test-e2e faults soak bench bench-kubernetes bench-memory soak-kubernetes absence-kubernetes soak-crash fuzz build image demo clean
+.PHONY: all simulate mutations fmt vet lint cross cluster test test-e2e faults soak bench bench-kubernetes bench-memory soak-kubernetes absence-kubernetes soak-crash fuzz build image demo clean

@@ -136,7 +136,7 @@ func read(t *testing.T, name string) string {
 var clocks = []string{
 	"cmd/", "runner/run.go", "runner/local/", "sync/", "examples/",
 	"render/build.go", "render/filesystem.go", // the time that a unit may take
-	"e2e/cluster/",
+	"e2e/cluster/", "runner/simulation/mutate/",
 	// What a server has been silent about for how long; decisions get times as values.
 	"runner/kubernetes/",
 }
@@ -157,7 +157,7 @@ func TestClock(t *testing.T) {
 }
 
 // Files of package runner that are its loop. All others decide.
-var loopFiles = []string{"runner/announce.go", "runner/backend.go", "runner/create.go", "runner/loop.go", "runner/publish.go", "runner/queue.go", "runner/reconcile.go", "runner/refusal.go", "runner/run.go"}
+var loopFiles = []string{"runner/announce.go", "runner/asked.go", "runner/backend.go", "runner/create.go", "runner/loop.go", "runner/publish.go", "runner/queue.go", "runner/reconcile.go", "runner/refusal.go", "runner/run.go", "runner/stranger.go"}
 
 // TestDecideIsPure: no clock, no I/O, no goroutine, no chance.
 func TestDecideIsPure(t *testing.T) {
@@ -189,7 +189,7 @@ func TestDecideIsPure(t *testing.T) {
 // shim is a process of its own.
 func TestProcess(t *testing.T) {
 	for _, s := range sources(t) {
-		if s.test() || s.in([]string{"cmd/", "runner/local/shim.go", "render/manifest/manifesttest/", "e2e/cluster/"}) {
+		if s.test() || s.in([]string{"cmd/", "runner/local/shim.go", "render/manifest/manifesttest/", "e2e/cluster/", "runner/simulation/simulate/", "runner/simulation/mutate/"}) {
 			continue
 		}
 		assert.False(t, s.imports("os/signal"), "%s takes signals", s.name)

@@ -202,6 +202,8 @@ func TestStartDeadline(t *testing.T) {
 	assert.Equal(t, day.Add(10*time.Minute), w.out.At)
 	assert.Contains(t, w.record.Message, "ImagePullBackOff")
 	w.wake()
+	assert.Len(t, w.task("main-1").Attempts, 1, "what has started is left alone")
+	assert.Empty(t, w.task("main-1").Attempts[0].Stop)
 	require.Len(t, w.task("main-0").Attempts, 2)
 	a := w.task("main-0").Attempts[0]
 	assert.Equal(t, ReasonStartDeadline, a.Reason)

@@ -86,3 +86,23 @@ func TestBoardIsStoppedWithTheRunAndWithEachRetry(t *testing.T) {
 	assert.Empty(t, w.live())
 	assert.Equal(t, repo.PhaseStopped, w.record.Phase)
 }
+
+// Two daemons by accident: one of them has retried what the other one's record
+// says has outlived its run.
+func TestRetryOfAFinishedRunIsTakenUp(t *testing.T) {
+	w := pushed(t, single, func(j *repo.Job) { j.FailureBudget, j.Roles[0].Retry.Limit = new(int32(3)), 1 }, withBoard)
+	w.settle()
+	w.start("main-0", "board-0")
+	w.sleep(time.Second)
+	w.end("main-0", 0)
+	w.settle()
+	w.sleep(time.Second)
+	retry := *w.latest("board-0")
+	w.end("board-0", 1)
+	retry.Attempt.Attempt, retry.UID = 1, "theirs"
+	retry.Name = repo.PodName(retry.Run, retry.Attempt)
+	w.pods = append(w.pods, &retry)
+	w.decide()
+	assert.Len(t, w.task("board-0").Attempts, 2)
+	assert.Equal(t, int32(1), w.task("board-0").Retries.Total)
+}

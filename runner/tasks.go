@@ -178,7 +178,7 @@ func (d *decision) planRetry(role *repo.Role, t *repo.TaskRecord, a *repo.TaskAt
 // lets it be, unless it already was.
 func (d *decision) givesUp(role *repo.Role, t *repo.TaskRecord, a *repo.TaskAttemptRecord, accountable bool) bool {
 	tried := repo.TaskAttempt{Task: repo.Task{Role: role.Name, Index: t.Index}, RunAttempt: d.rec.Run.Attempt, Attempt: a.Attempt}
-	return (a.FailRun || d.drains(role) || accountable && d.budgetSpent()) && !d.overtaken(tried)
+	return !d.overtaken(tried) && (a.FailRun || d.drains(role) || accountable && d.budgetSpent())
 }
 
 // finished is when a task attempt ended.

@@ -327,6 +327,7 @@ var pods = corev1.Resource("pods")
 
 // Create implements runner.Backend.
 func (b *backend) Create(_ context.Context, api *corev1.Pod) error {
+	b.laws.wanted(b.daemon, api)
 	run := api.Labels[repo.LabelRun]
 	owner := b.uids[run]
 	return b.send(&effect{name: "create " + api.Name, write: true, task: taskOf(api.Name), do: func() error {
@@ -367,6 +368,7 @@ func (b *backend) Delete(_ context.Context, _, name, uid string, seconds *int64)
 		case p.ended() && p.held() && !p.deleting(), known >= 0 && known != p.version:
 			return apierrors.NewConflict(pods, name, errors.New("it has changed"))
 		}
+		b.laws.kept(b.world, p)
 		p.byUs = true
 		b.askToEnd(p)
 		return nil

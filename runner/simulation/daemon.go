@@ -27,6 +27,9 @@ type daemon struct {
 	loaded  bool
 	dirty   bool // something may be to be published
 	defined int  // revision that the loop has
+	// asked is what the loop was told last, decided the same while it looks at a
+	// job, if it was told nothing else meanwhile.
+	asked, decided *repo.Definitions
 }
 
 // thread is one of a daemon's goroutines, as a coroutine: it stops at each of
@@ -107,6 +110,7 @@ func (d *daemon) begin() {
 // load makes a loop that knows nothing yet.
 func (d *daemon) load() {
 	d.loaded, d.dirty, d.defined, d.threads = false, false, 0, d.threads[:0]
+	d.asked, d.decided = nil, nil
 	d.ledger = &ledger{daemon: d}
 	d.loop = runner.New(d.backend, d.ledger, runner.Options{Environment: environment, Workers: 1, Parallel: 1, Log: zerolog.Nop()})
 	d.spawn("poll", d.poll)
@@ -157,7 +161,7 @@ func (d *daemon) poll(t *thread) {
 			return nil
 		})
 		if err == nil && revision != d.defined {
-			d.defined = revision
+			d.defined, d.asked, d.decided = revision, defs, nil
 			d.loop.Define(d.clock(), defs)
 			d.wake()
 			d.dirty = true
@@ -173,6 +177,7 @@ func (d *daemon) poll(t *thread) {
 // work looks at jobs whose time has come.
 func (d *daemon) work(t *thread) {
 	for {
+		d.decided = d.asked
 		worked, next := d.loop.Step(ctx, d.clock())
 		if d.loop.Overtaken() != nil {
 			d.overtaken = append(d.overtaken, d)

@@ -142,6 +142,7 @@ func (w *world) arrive() {
 // jump moves a daemon's clock.
 func (w *world) jump() {
 	d := w.daemons[w.below(len(w.daemons))]
+	w.laws.jumped = true
 	d.skew = oneOf(&w.choices, 0, time.Second, -time.Second, time.Minute, -time.Minute, time.Hour, -time.Hour)
 	w.say("the clock of daemon %s is off by %s", d.name, d.skew)
 	d.wake()

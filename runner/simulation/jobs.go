@@ -33,6 +33,7 @@ type repository struct {
 	broken   []bool        // its file cannot be read
 	versions [][]*repo.Job // by number of the job
 	removal  repo.Removal
+	removed  map[repo.Key]bool // jobs that were gone once
 	defs     *repo.Definitions // of the revision
 }
 
@@ -147,6 +148,7 @@ func (w *world) edit() {
 		w.say("push: %s: stop: %v", keyOf(n).Name, r.defined[n].Stop)
 	case kind == 5:
 		r.defined[n] = nil
+		r.removed[keyOf(n)] = true
 		w.say("push: %s is removed", keyOf(n).Name)
 	case kind == 6:
 		w.change(n, func(j *repo.Job) { j.Rerun = strconv.Itoa(1 + w.below(3)) })

@@ -15,6 +15,7 @@ import (
 type laws struct {
 	broken   string           // the first violation
 	loose    bool             // two daemons act at once: only what holds all the same is asked for
+	jumped   bool             // a clock was moved: nothing that needs one is asked for
 	forgiven bool             // somebody destroyed what nobody else had: nothing can be promised any more
 	fates    map[string]*fate // every pod that ever was, by name
 	finished map[string]bool  // runs of which the branch ever said so
@@ -60,6 +61,7 @@ func (l *laws) born(w *world, api *corev1.Pod, run string, attempt repo.TaskAtte
 		}
 	}
 	f.late = w.arriving
+	l.patient(w, f)
 	return f
 }
 
@@ -123,7 +125,11 @@ func (l *laws) pushed(w *world, c *commit) {
 			l.budgets(w, rec)
 			l.tasks(w, c, rec)
 		}
-		for _, h := range rec.History {
+		for i := range rec.History {
+			h := &rec.History[i]
+			if !l.finished[h.ID] && rec.Run != nil && rec.Run.ID == h.ID {
+				l.judged(w, old, rec, h)
+			}
 			l.finished[h.ID] = true
 			for _, id := range h.Covers {
 				l.covered[id] = true
@@ -183,6 +189,7 @@ func (l *laws) budgets(w *world, rec *repo.Record) {
 	if r := job.Retry; r.Limit >= 0 && rec.Run.Retries.Accountable > r.Limit {
 		l.breaks("run %s used %d of %d retries", rec.Run.ID, rec.Run.Retries.Accountable, r.Limit)
 	}
+	l.attempts(rec, job)
 	failures := int32(0)
 	for i := range rec.Roles {
 		role := job.Role(rec.Roles[i].Name)

@@ -20,31 +20,40 @@ func (w *world) rest() {
 		w.cluster.nodes[i].silent = false
 	}
 	r := &w.repository
+	clear(r.broken)
+	r.commit()
+	w.heal()
+	w.keepTime()
 	for i, job := range r.defined {
-		r.broken[i] = false
 		if job != nil && (job.Suspend || job.Schedule != nil) {
 			w.change(i, func(j *repo.Job) { j.Suspend, j.Schedule = false, nil })
 		}
 	}
 	r.commit()
-	for len(w.late) > 0 {
-		w.arrive()
-	}
-	for _, d := range w.daemons {
-		d.skew = 0
-		for _, t := range d.threads {
-			t.asleep = false // all learn of the last push before they go on
-		}
-	}
-	if w.leader() == nil {
-		w.daemons[0].begin()
-	}
+	w.heal()
 	for limit := w.steps + patience; w.laws.broken == "" && w.steps < limit; {
 		if !w.settle() {
 			return
 		}
 	}
 	w.laws.breaks("it does not come to rest: %s", w.restless())
+}
+
+// heal lets everything arrive that is on its way, puts the clocks right, and has
+// all daemons learn of the last push before they go on.
+func (w *world) heal() {
+	for len(w.late) > 0 {
+		w.arrive()
+	}
+	for _, d := range w.daemons {
+		d.skew = 0
+		for _, t := range d.threads {
+			t.asleep = false
+		}
+	}
+	if w.leader() == nil {
+		w.daemons[0].begin()
+	}
 }
 
 // settle lets all go on that can without a wait, or else time pass. It says
