@@ -212,15 +212,15 @@ func (x *chaos) containersTell(branch map[string]*told) {
 }
 
 // stories are those of all pods that ran, by name.
-func (x *chaos) stories() map[string]story {
-	files, err := os.ReadDir(x.real.told)
-	require.NoError(x.t, err)
+func (w *onCluster) stories() map[string]story {
+	files, err := os.ReadDir(w.real.told)
+	require.NoError(w.t, err)
 	out := map[string]story{}
 	for _, f := range files {
-		text, err := os.ReadFile(filepath.Join(x.real.told, f.Name()))
-		require.NoError(x.t, err)
+		text, err := os.ReadFile(filepath.Join(w.real.told, f.Name()))
+		require.NoError(w.t, err)
 		info, err := f.Info()
-		require.NoError(x.t, err)
+		require.NoError(w.t, err)
 		ext := filepath.Ext(f.Name())
 		name := strings.TrimSuffix(f.Name(), ext)
 		s := out[name]
