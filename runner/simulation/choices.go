@@ -22,6 +22,13 @@ func (c *choices) begin() {
 // over says whether nothing is left that can be drawn again.
 func (c *choices) over() bool { return c.again != nil && len(c.starts) >= len(c.again) }
 
+// spent says whether nothing is left that can be drawn again in this step: all
+// that is drawn in it from here on is the dullest.
+func (c *choices) spent() bool {
+	step := len(c.starts) - 1
+	return c.again != nil && (step >= len(c.again) || c.at >= len(c.again[step]))
+}
+
 // below draws a number from 0 to n-1. n is at most 65536.
 func (c *choices) below(n int) int {
 	if n <= 1 {

@@ -100,10 +100,10 @@ func (w *world) work() {
 		}
 	}
 	if n == 0 {
-		if w.below(2) == 0 {
-			w.live()
-		} else {
+		if w.spent() || w.below(2) != 0 { // or work and live would send each other on without end
 			w.pass()
+		} else {
+			w.live()
 		}
 		return
 	}
