@@ -233,9 +233,9 @@ func (x *chaos) containersTell(branch map[string]*told) {
 
 // startedWithoutWitness says whether containerd was killed after the pod was made
 // and before its container started for the last time. One that has started
-// a container and is killed before it has written that down finds it Created
-// afterwards, if it has ended meanwhile, and the kubelet then starts what it takes
-// for never started, in the same pod. Nobody outside of the node can prevent that.
+// a container and is killed before it has written that down does not know of that
+// afterwards, and of a container that was made or is unknown a kubelet always
+// starts another one in the same pod. Nobody outside of the node can prevent that.
 func (x *chaos) startedWithoutWitness(l *life, s story) bool {
 	return slices.ContainsFunc(x.harms, func(h harm) bool {
 		return h.node == l.node && h.program == "containerd" && !h.from.Before(l.created) && h.from.Before(s.first)
