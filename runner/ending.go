@@ -31,6 +31,7 @@ func (d *decision) interrupt() bool {
 		return true
 	}
 	moved = d.stopUnstarted() || moved
+	moved = d.stopCutOff() || moved
 	return d.stopStuck() || moved
 }
 
@@ -127,6 +128,30 @@ func (d *decision) stopUnstarted() (moved bool) {
 		a := live(t)
 		if limit > 0 && a != nil && a.StartedAt == nil && a.Stop == "" && d.due(a.CreatedAt.Add(limit)) {
 			moved = stopTask(t, ReasonStartDeadline) || moved
+		}
+	})
+	return moved
+}
+
+// cutOffPatience is how long a pod must have been without a sandbox, so that no
+// report of its kubelet that was overtaken is taken for its last word.
+const cutOffPatience = 15 * time.Second
+
+// stopCutOff gives up task attempts whose pods never start any more. As their
+// kubelet confirms their end, nothing of them runs when they are tried again.
+func (d *decision) stopCutOff() (moved bool) {
+	never := map[string]bool{}
+	for i := range d.in.Pods {
+		if p := &d.in.Pods[i]; !p.CutOffAt.IsZero() && p.DeletedAt.IsZero() && d.due(p.CutOffAt.Add(cutOffPatience)) {
+			never[p.Name] = true
+		}
+	}
+	if len(never) == 0 {
+		return false
+	}
+	d.tasks(func(_ *repo.RoleRecord, t *repo.TaskRecord) {
+		if a := live(t); a != nil && never[a.Pod] {
+			moved = stopTask(t, ReasonCutOff) || moved
 		}
 	})
 	return moved

@@ -161,6 +161,8 @@ func (d *decision) outcome(job *repo.Job, role *repo.Role, a *repo.TaskAttemptRe
 	switch {
 	case ended && a.Stop == ReasonStartDeadline:
 		return repo.Outcome{Result: repo.Failed, Class: repo.Unknown, Reason: a.Stop, Message: "did not start in time: " + p.Waiting}, false
+	case ended && a.Stop == ReasonCutOff:
+		return wasCutOff(), false
 	case ended && a.Stop != "":
 		return repo.Outcome{Result: repo.Stopped, Reason: a.Stop, ExitCode: exitCode(role.MainContainer, p)}, false
 	case ended && d.in.Job != nil && d.in.Invalid == nil && d.in.Job.Suspend: // asked by a daemon that was killed before its record was pushed
@@ -179,6 +181,14 @@ func (d *decision) outcome(job *repo.Job, role *repo.Role, a *repo.TaskAttemptRe
 		return o, false
 	}
 	return o, avoid
+}
+
+// wasCutOff is the outcome of a pod that never started, and is nobody's fault.
+func wasCutOff() repo.Outcome {
+	return repo.Outcome{
+		Result: repo.Failed, Class: repo.Transient, Free: true, Reason: ReasonCutOff,
+		Message: "its sandbox was lost before it had started, and its kubelet made no other one",
+	}
 }
 
 func exitCode(main string, p *Pod) *int32 {
@@ -203,6 +213,8 @@ func (d *decision) miss(a *repo.TaskAttemptRecord, id repo.TaskAttempt) bool {
 		return false
 	case a.Stop == ReasonStartDeadline:
 		o = repo.Outcome{Result: repo.Failed, Class: repo.Unknown, Reason: a.Stop, Message: "did not start in time: " + cmp.Or(d.in.Troubles[a.Pod], a.Waiting)}
+	case a.UID != "" && a.Stop == ReasonCutOff:
+		o = wasCutOff()
 	case (a.UID != "" || d.overtaken(id)) && a.Stop == "":
 		o = repo.Outcome{Result: repo.Failed, Class: repo.Transient, Free: true, Reason: ReasonPodLost, Message: "the pod is gone, and nobody knows how it ended"}
 	case a.UID != "":

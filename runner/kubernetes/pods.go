@@ -82,6 +82,7 @@ func slim(o any) (any, error) {
 		}
 	}
 	out.Spec.NodeName, out.Spec.SchedulerName, out.Spec.SchedulingGates = pod.Spec.NodeName, pod.Spec.SchedulerName, pod.Spec.SchedulingGates
+	out.Spec.RestartPolicy = pod.Spec.RestartPolicy
 	for _, list := range []struct {
 		to   *[]corev1.Container
 		from []corev1.Container
@@ -92,15 +93,19 @@ func slim(o any) (any, error) {
 	}
 	out.Status = corev1.PodStatus{
 		Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message, Conditions: pod.Status.Conditions,
-		InitContainerStatuses: slimStatuses(pod.Status.InitContainerStatuses), ContainerStatuses: slimStatuses(pod.Status.ContainerStatuses),
+		InitContainerStatuses: slimStatuses(pod.Status.InitContainerStatuses, pod.Status.Phase), ContainerStatuses: slimStatuses(pod.Status.ContainerStatuses, pod.Status.Phase),
 	}
 	return out, nil
 }
 
-func slimStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+// slimStatuses keep which containers have been made of a pod that has not started.
+func slimStatuses(all []corev1.ContainerStatus, phase corev1.PodPhase) []corev1.ContainerStatus {
 	out := make([]corev1.ContainerStatus, len(all))
 	for i, s := range all {
 		out[i] = corev1.ContainerStatus{Name: s.Name, State: s.State, LastTerminationState: s.LastTerminationState, RestartCount: s.RestartCount}
+		if phase == corev1.PodPending {
+			out[i].ContainerID = s.ContainerID
+		}
 	}
 	return out
 }

@@ -83,7 +83,7 @@ func (w *world) settle() bool {
 		return true
 	}
 	for _, p := range slices.Clone(w.cluster.pods) {
-		if !p.ended() {
+		if !p.ended() && (!p.cutOff || p.deleting()) { // or somebody has to give it up
 			w.steps++
 			w.finish(p)
 			moved = true
