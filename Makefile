@@ -28,14 +28,24 @@ test: cluster simulate # everything: rules, real Git, real processes, the exampl
 test-e2e: cluster # the whole program alone
 	go test -count=1 -timeout 20m ./e2e
 
+DURATION := 30m
+SEED := 1
+ROUNDS := 1
+faults: # everything that goes wrong around a daemon, with the table of docs/faults.md
+	go test ./e2e -count=1 -v -run '^TestFaults$$' -seed $(SEED) -fault-rounds $(ROUNDS) -timeout 0
+
+soak: # one daemon under churn and faults: its memory, goroutines and files must not grow
+	go test ./e2e -count=1 -v -run '^TestSoak$$' -soak $(DURATION) -seed $(SEED) -timeout 0
+
 bench-kubernetes: cluster # from a push to all pods, beside a program that only creates them
 	go test ./e2e -run '^$$' -bench ClusterPods -benchtime 5x
+
+bench-memory: cluster # the most that a daemon holds of 10,000 pods, in a container's memory
+	go test ./e2e -run '^$$' -bench ClusterMemory -benchtime 1x
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...
 
-DURATION := 30m
-SEED := 1
 soak-kubernetes: cluster # kills everything under the daemon, one seed after another: so long on simulated nodes, then on real ones
 	go test ./e2e -count=1 -v -run '^Test(Cluster|Node)Soak$$' -soak $(DURATION) -seed $(SEED) -timeout 0
 
@@ -71,4 +81,4 @@ demo: build
 clean:
 	rm -rf bin
 
-.PHONY: all simulate mutations fmt vet lint cross cluster test test-e2e bench bench-kubernetes soak-kubernetes absence-kubernetes fuzz build image demo clean soak-crash
+.PHONY: all simulate mutations fmt vet lint cross cluster test test-e2e faults soak bench bench-kubernetes bench-memory soak-kubernetes absence-kubernetes soak-crash fuzz build image demo clean

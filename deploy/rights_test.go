@@ -21,7 +21,7 @@ var inJobs = map[string]string{
 	"/pods/status":            "patch",
 	"/pods/log":               "get",
 	"/configmaps":             "get list create patch delete",
-	"/services":               "get create patch",
+	"/services":               "get list create patch",
 	"/persistentvolumeclaims": "get create patch",
 	"/events":                 "list create",
 

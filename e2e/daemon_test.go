@@ -18,7 +18,7 @@ func gate(name, dir string) string {
 	return job(name, fmt.Sprintf("echo start >> %[1]s/%[2]s; until [ -e %[1]s/open ]; do sleep 0.05; done; echo end >> %[1]s/%[2]s", dir, name))
 }
 
-func contents(t *testing.T, path string) string {
+func contents(t testing.TB, path string) string {
 	b, err := os.ReadFile(path)
 	if os.IsNotExist(err) {
 		return ""

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -96,19 +97,19 @@ type fault struct {
 // chaos is one round: jobs, a daemon and faults, all of a seed.
 type chaos struct {
 	*onCluster
-	seed   uint64
-	size   chaosSize
-	jobs   []*chaosJob
-	faults []fault
-	seen   *witness
-	d      *daemon
-	began  time.Time
-	trace  []string
-	down   map[string]bool // components, nodes, the daemon and the remote
-	heals  []heal
-	harms  []harm
-	states int
-	counts map[string]int
+	seed    uint64
+	size    chaosSize
+	jobs    []*chaosJob
+	faults  []fault
+	seen    *witness
+	d       *daemon
+	began   time.Time
+	trace   []string
+	down    map[string]bool // components, nodes, the daemon and the remote
+	heals   []heal
+	outages []outage
+	states  int
+	counts  map[string]int
 }
 
 type heal struct {
@@ -398,9 +399,32 @@ func (x *chaos) settle() {
 func (x *chaos) diagnose() {
 	left, err := x.left()
 	x.t.Logf("there are %v %s", err, strings.Join(left, "; "))
+	x.diagnoseWaiting()
 	if x.real != nil {
 		for pod, s := range x.stories() {
 			x.t.Logf("%s says: %d starts, lives from %s to %s, exits %q", pod, s.starts, s.first, s.last, s.code)
+		}
+	}
+}
+
+// diagnoseWaiting tells all that the server knows of pods that have not started.
+func (x *chaos) diagnoseWaiting() {
+	core := x.c.Client().CoreV1()
+	pods, err := core.Pods(x.namespace).List(x.t.Context(), metav1.ListOptions{FieldSelector: "status.phase=Pending"})
+	if err != nil {
+		x.t.Logf("pods: %v", err)
+		return
+	}
+	for _, p := range pods.Items {
+		status, _ := json.Marshal(p.Status)
+		x.t.Logf("%s waits: %s", p.Name, status)
+		events, err := core.Events(x.namespace).List(x.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(p.UID)})
+		if err != nil {
+			x.t.Logf("events: %v", err)
+			return
+		}
+		for _, e := range events.Items {
+			x.t.Logf("%s: %s %s: %s (%d times)", p.Name, e.LastTimestamp.Format(time.TimeOnly), e.Reason, e.Message, e.Count)
 		}
 	}
 }

@@ -36,6 +36,7 @@ type life struct {
 	byHand         bool   // somebody deleted it …
 	byForce        bool   // … without waiting for its node
 	taken          bool   // the cluster says that it took the pod away
+	restarts       int32  // of its container, by its kubelet
 }
 
 // witness sees every pod of a namespace, by a watch of its own that is renewed
@@ -117,6 +118,9 @@ func (s *witness) see(pod *corev1.Pod) {
 		s.lives[pod.UID] = l
 	}
 	l.node = pod.Spec.NodeName
+	for _, c := range pod.Status.ContainerStatuses {
+		l.restarts = max(l.restarts, c.RestartCount)
+	}
 	for _, c := range pod.Status.Conditions {
 		l.taken = l.taken || c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
 	}

@@ -75,14 +75,12 @@ func (w *onCluster) clusterRecord(job string) (repo.Record, bool) {
 // births remembers every pod that there ever was in the namespace.
 type births struct {
 	mu   sync.Mutex
-	more sync.Cond
 	uids map[string][]types.UID // by name
 }
 
 // watchBirths begins to look; what it has seen stays when the pods go.
 func (w *onCluster) watchBirths() *births {
 	b := &births{uids: map[string][]types.UID{}}
-	b.more.L = &b.mu
 	ctx, cancel := context.WithCancel(context.Background())
 	factory := informers.NewSharedInformerFactoryWithOptions(w.c.Client(), 0, informers.WithNamespace(w.namespace))
 	informer := factory.Core().V1().Pods().Informer()
@@ -102,16 +100,6 @@ func (b *births) add(p *corev1.Pod) {
 	defer b.mu.Unlock()
 	if !slices.Contains(b.uids[p.Name], p.UID) {
 		b.uids[p.Name] = append(b.uids[p.Name], p.UID)
-		b.more.Broadcast()
-	}
-}
-
-// wait returns when there were that many pods, by name.
-func (b *births) wait(names int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for len(b.uids) < names {
-		b.more.Wait()
 	}
 }
 

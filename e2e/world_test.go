@@ -157,7 +157,12 @@ func (b *buffer) String() string {
 
 func (w *world) start(more ...string) *daemon {
 	w.t.Helper()
-	d := &daemon{cmd: exec.Command(binary, w.runArgs(more...)...), out: &buffer{}, done: make(chan error, 1)}
+	return w.startProgram(binary, more...)
+}
+
+func (w *world) startProgram(program string, more ...string) *daemon {
+	w.t.Helper()
+	d := &daemon{cmd: exec.Command(program, w.runArgs(more...)...), out: &buffer{}, done: make(chan error, 1)}
 	d.cmd.Dir, d.cmd.Env, d.cmd.Stdout, d.cmd.Stderr = w.checkout, w.env, d.out, d.out
 	// The jobs' processes inherit nothing of ours: Wait must not wait for them.
 	d.cmd.WaitDelay = time.Second

@@ -25,6 +25,8 @@ const (
 	AnnotationDigest   = "trainyard.dev/digest"
 	// AnnotationOutput is set by a backend: when a container last wrote output (RFC 3339).
 	AnnotationOutput = "trainyard.dev/last-output"
+	// AnnotationTrouble is set by a backend: what is amiss around the pod.
+	AnnotationTrouble = "trainyard.dev/trouble"
 	// AnnotationAddress is where people reach a pod that outlives its run.
 	AnnotationAddress = "trainyard.dev/address"
 

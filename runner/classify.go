@@ -17,6 +17,7 @@ const (
 	ReasonPodRefused     = "PodRefused"
 	ReasonNotStarted     = "NotStarted"
 	ReasonStartDeadline  = "StartDeadlineExceeded"
+	ReasonCutOff         = "StartInterrupted"
 	ReasonDeadline       = "DeadlineExceeded"
 	ReasonNoProgress     = "NoProgress"
 	ReasonStopRequested  = "StopRequested"

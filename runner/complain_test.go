@@ -58,3 +58,26 @@ func (l *lines) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+// However long something was away, and however many jobs waited for it, all
+// are looked at soon after it has come back.
+func TestAllGoesOnSoon(t *testing.T) {
+	for _, n := range []int{1, 300} {
+		synctest.Test(t, func(t *testing.T) {
+			m, led := newMemory(t.Context(), func(repo.TaskAttempt) int32 { return 0 }), newLedger()
+			b := &unprepared{memory: m}
+			b.full.Lock()
+			var jobs []repo.Job
+			for i := range n {
+				jobs = append(jobs, trainJob(fmt.Sprintf("j%d", i), "d1", 1, 0))
+			}
+			s := keepRunning(t, b, led, Options{Log: zerolog.Nop(), Workers: 16}, definitions(jobs...))
+			require.True(t, sleep(s.ctx, time.Hour, nil))
+			b.full.Unlock()
+			s.settle(nil)
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			require.Len(t, m.creates, n)
+		})
+	}
+}

@@ -206,6 +206,11 @@ func (d *decision) started() bool {
 	if run.RetryAt == nil {
 		return true
 	}
+	if d.def != nil && len(d.rec.Attempts) > 0 {
+		own := *run.RetryAt // the record that came in is not changed
+		d.notLater(&own, d.waitOfRun())
+		run.RetryAt = &own
+	}
 	if !d.behind() && (run.Suspended != nil || !d.due(run.RetryAt.Time)) {
 		return false
 	}

@@ -31,6 +31,7 @@ func (d *decision) interrupt() bool {
 		return true
 	}
 	moved = d.stopUnstarted() || moved
+	moved = d.stopCutOff() || moved
 	return d.stopStuck() || moved
 }
 
@@ -127,6 +128,30 @@ func (d *decision) stopUnstarted() (moved bool) {
 		a := live(t)
 		if limit > 0 && a != nil && a.StartedAt == nil && a.Stop == "" && d.due(a.CreatedAt.Add(limit)) {
 			moved = stopTask(t, ReasonStartDeadline) || moved
+		}
+	})
+	return moved
+}
+
+// cutOffPatience is how long a pod must have been without a sandbox, so that no
+// report of its kubelet that was overtaken is taken for its last word.
+const cutOffPatience = 15 * time.Second
+
+// stopCutOff gives up task attempts whose pods never start any more. As their
+// kubelet confirms their end, nothing of them runs when they are tried again.
+func (d *decision) stopCutOff() (moved bool) {
+	never := map[string]bool{}
+	for i := range d.in.Pods {
+		if p := &d.in.Pods[i]; !p.CutOffAt.IsZero() && p.DeletedAt.IsZero() && d.due(p.CutOffAt.Add(cutOffPatience)) {
+			never[p.Name] = true
+		}
+	}
+	if len(never) == 0 {
+		return false
+	}
+	d.tasks(func(_ *repo.RoleRecord, t *repo.TaskRecord) {
+		if a := live(t); a != nil && never[a.Pod] {
+			moved = stopTask(t, ReasonCutOff) || moved
 		}
 	})
 	return moved
@@ -287,15 +312,23 @@ func (d *decision) retryRun(o repo.Outcome, at time.Time, accountable bool) {
 	if extra := len(d.rec.Attempts) - repo.MaxAttempts; extra > 0 {
 		d.rec.Attempts = d.rec.Attempts[extra:]
 	}
-	wait := backoff(d.def.Job.Retry, &o, run.Retries.Total, run.ID)
-	if released(&o) {
-		wait = releaseWait(run.ID, run.Attempt, d.rec.Attempts[:len(d.rec.Attempts)-1])
-	}
+	wait := d.waitOfRun()
 	run.Attempt++
 	run.Retries.Total++
 	if accountable {
 		run.Retries.Accountable++
 	}
 	run.Ending, run.RetryAt = nil, retryAt(at, wait)
+	d.notLater(run.RetryAt, wait)
 	d.rec.Roles = newRoles(&d.def.Job)
+}
+
+// waitOfRun is how long to wait after the last attempt that has ended.
+func (d *decision) waitOfRun() time.Duration {
+	n := len(d.rec.Attempts) - 1
+	ended := &d.rec.Attempts[n]
+	if released(&ended.Outcome) {
+		return releaseWait(d.rec.Run.ID, ended.Attempt, d.rec.Attempts[:n])
+	}
+	return backoff(d.def.Job.Retry, &ended.Outcome, d.rec.Run.Retries.Total-(d.rec.Run.Attempt-ended.Attempt), d.rec.Run.ID)
 }

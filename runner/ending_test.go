@@ -215,6 +215,46 @@ func TestStartDeadline(t *testing.T) {
 	assert.Equal(t, ReasonStartDeadline, w.record.Run.Outcome.Reason)
 }
 
+// TestCutOff: a pod that never starts any more is given up, and its task is
+// tried again when its kubelet has confirmed the end.
+func TestCutOff(t *testing.T) {
+	w := pushed(t, func(j *repo.Job) { j.Roles[0].Retry.Limit = 0 })
+	w.settle()
+	w.start("main-1")
+	p := w.latest("main-0")
+	p.CutOffAt = w.now
+	assert.Equal(t, w.now.Add(cutOffPatience), w.settle().At)
+	assert.Len(t, w.task("main-0").Attempts, 1, "its kubelet may have said more since")
+	w.sleep(cutOffPatience)
+	w.silent[p.Name] = true
+	w.settle()
+	assert.False(t, p.DeletedAt.IsZero(), "it is asked to end")
+	assert.Len(t, w.task("main-0").Attempts, 1, "it has not ended")
+	w.silent[p.Name] = false
+	w.endPod(p, 137)
+	w.settle()
+	require.Len(t, w.task("main-0").Attempts, 2)
+	a := w.task("main-0").Attempts[0]
+	assert.Equal(t, repo.Outcome{Result: repo.Failed, Class: repo.Transient, Free: true, Reason: ReasonCutOff, Message: a.Message}, *a.Outcome)
+	assert.Equal(t, repo.Retries{Total: 1}, w.task("main-0").Retries, "it counts for nothing")
+	assert.Len(t, w.task("main-1").Attempts, 1)
+}
+
+// TestCutOffPodIsGone: somebody else has removed the pod meanwhile.
+func TestCutOffPodIsGone(t *testing.T) {
+	w := pushed(t, func(j *repo.Job) { j.Roles[0].Retry.Limit = 0 })
+	w.settle()
+	p := w.latest("main-0")
+	p.CutOffAt, w.silent[p.Name] = w.now, true
+	w.sleep(cutOffPatience)
+	w.settle()
+	w.remove(p)
+	w.settle()
+	a := w.task("main-0").Attempts[0]
+	assert.Equal(t, ReasonCutOff, a.Reason)
+	assert.True(t, a.Free)
+}
+
 func TestStartDeadlineOfAPodThatCannotBeCreated(t *testing.T) {
 	w := pushed(t, func(j *repo.Job) { j.StartDeadline = 10 * time.Minute })
 	for range 3 { // the backend takes nothing

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -41,6 +42,7 @@ type Pod struct {
 	Gang      *repo.Gang // with whom it starts, nil for nobody
 	GangBy    string     // what sees to that
 	Waiting   string     // why it has not started, or does not go on
+	CutOffAt  time.Time  // when it lost its sandbox before it had started, zero if it may start
 	Restarts  int32
 	Address   string // where people reach it, of a task that outlives its run
 	Failure   Failure
@@ -113,7 +115,7 @@ func podFacts(pod *corev1.Pod) (p Pod, ok bool) {
 		p.State = PodRunning // as far as anybody knows
 	}
 	if !p.Ended() {
-		p.Waiting = waiting(pod, p.State)
+		p.Waiting, p.CutOffAt = cmp.Or(waiting(pod, p.State), pod.Annotations[repo.AnnotationTrouble]), cutOff(pod)
 		return p, true
 	}
 	p.EndedAt = p.end(pod)

@@ -33,6 +33,39 @@ func terminated(name string, code int32, from, to int) corev1.ContainerStatus {
 	}}}
 }
 
+// TestCutOffPods: which pods never start any more, by what their kubelet says.
+func TestCutOffPods(t *testing.T) {
+	made, none := []corev1.ContainerStatus{{Name: "a", ContainerID: "containerd://1"}}, []corev1.ContainerStatus{{Name: "a"}}
+	for _, row := range []struct {
+		rule   string
+		change func(*corev1.Pod)
+		want   time.Time
+	}{
+		{"its container was made, and its sandbox is gone", func(*corev1.Pod) {}, at(9).Time},
+		{"an init container was made", func(p *corev1.Pod) {
+			p.Status.InitContainerStatuses, p.Status.ContainerStatuses = made, none
+		}, at(9).Time},
+		{"no container was made: its kubelet makes another sandbox", func(p *corev1.Pod) { p.Status.ContainerStatuses = none }, time.Time{}},
+		{"it is restarted", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }, time.Time{}},
+		{"it has its sandbox", func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionTrue }, time.Time{}},
+		{"an old kubelet does not say", func(p *corev1.Pod) { p.Status.Conditions = nil }, time.Time{}},
+		{"it has started", func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }, time.Time{}},
+		{"it has ended", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, time.Time{}},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			pod := ourPod(t)
+			pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+			pod.Status = corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: made, Conditions: []corev1.PodCondition{
+				{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse, LastTransitionTime: at(9)},
+			}}
+			row.change(pod)
+			p, ok := podFacts(pod)
+			require.True(t, ok)
+			assert.Equal(t, row.want, p.CutOffAt)
+		})
+	}
+}
+
 func TestPodFacts(t *testing.T) {
 	grace := int64(30)
 	deleted := at(60) // 30 seconds after it was asked for
@@ -64,6 +97,7 @@ func TestPodFacts(t *testing.T) {
 		{"last output", func(p *corev1.Pod) {
 			p.Annotations[repo.AnnotationOutput] = "2026-03-02T09:00:07Z"
 		}, func(p *Pod) { p.OutputAt = at(7).Time }},
+		{"trouble around the pod", func(p *corev1.Pod) { p.Annotations[repo.AnnotationTrouble] = "service: quota" }, func(p *Pod) { p.Waiting = "service: quota" }},
 		{"last output that is no time", func(p *corev1.Pod) { p.Annotations[repo.AnnotationOutput] = "soon" }, func(*Pod) {}},
 		{"succeeded: ended with its last container", func(p *corev1.Pod) {
 			p.Status.Phase = corev1.PodSucceeded

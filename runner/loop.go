@@ -56,6 +56,7 @@ type Loop struct {
 	notices   []string
 	widths    map[string]int       // of the last window of creations, by namespace
 	said      map[string]time.Time // when a cause for which jobs wait was logged last
+	failing   int                  // jobs whose last pass met an error
 	logless   bool                 // it was logged that logs may not be read
 	// generation counts changes of what Publish would push, published is how
 	// far it has come.

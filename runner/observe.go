@@ -15,6 +15,7 @@ func (d *decision) observe(job *repo.Job) (moved bool) {
 	for i := range d.in.Pods {
 		pods[d.in.Pods[i].Name] = &d.in.Pods[i]
 	}
+	d.widen()
 	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {
 		role := job.Role(r.Name)
 		if role == nil {
@@ -25,6 +26,26 @@ func (d *decision) observe(job *repo.Job) (moved bool) {
 		}
 	})
 	return moved
+}
+
+// widest is how many tasks a role's record is widened to: labels can be forged.
+const widest = 10_000
+
+// widen gives the record tasks for pods beyond those that it counts: the job was
+// scaled down, and the record of what it was before is lost.
+func (d *decision) widen() {
+	for i := range d.in.Pods {
+		p := &d.in.Pods[i]
+		if p.Run != d.rec.Run.ID || p.Attempt.RunAttempt != d.rec.Run.Attempt || p.Attempt.Index >= widest {
+			continue
+		}
+		for j := range d.rec.Roles {
+			r := &d.rec.Roles[j]
+			for n := int32(len(r.Tasks)); r.Name == p.Attempt.Role && n <= p.Attempt.Index; n++ {
+				r.Tasks = append(r.Tasks, newTask(r.Name, n))
+			}
+		}
+	}
 }
 
 // observeTask brings what the pod of a task's live attempt tells into the record,
@@ -57,7 +78,8 @@ func (d *decision) find(role *repo.Role, r *repo.RoleRecord, t *repo.TaskRecord,
 			return
 		}
 		if a.UID == "" && pods[a.Pod] != nil && d.in.Refused[a.Pod] == "" {
-			a.Outcome, a.FinishedAt = nil, nil // it did start after all
+			d.unplan(r, t)
+			a.Outcome, a.FinishedAt, t.Phase = nil, nil, repo.TaskPending // it did start after all
 			return
 		}
 	}
@@ -139,6 +161,8 @@ func (d *decision) outcome(job *repo.Job, role *repo.Role, a *repo.TaskAttemptRe
 	switch {
 	case ended && a.Stop == ReasonStartDeadline:
 		return repo.Outcome{Result: repo.Failed, Class: repo.Unknown, Reason: a.Stop, Message: "did not start in time: " + p.Waiting}, false
+	case ended && a.Stop == ReasonCutOff:
+		return wasCutOff(), false
 	case ended && a.Stop != "":
 		return repo.Outcome{Result: repo.Stopped, Reason: a.Stop, ExitCode: exitCode(role.MainContainer, p)}, false
 	case ended && d.in.Job != nil && d.in.Invalid == nil && d.in.Job.Suspend: // asked by a daemon that was killed before its record was pushed
@@ -157,6 +181,14 @@ func (d *decision) outcome(job *repo.Job, role *repo.Role, a *repo.TaskAttemptRe
 		return o, false
 	}
 	return o, avoid
+}
+
+// wasCutOff is the outcome of a pod that never started, and is nobody's fault.
+func wasCutOff() repo.Outcome {
+	return repo.Outcome{
+		Result: repo.Failed, Class: repo.Transient, Free: true, Reason: ReasonCutOff,
+		Message: "its sandbox was lost before it had started, and its kubelet made no other one",
+	}
 }
 
 func exitCode(main string, p *Pod) *int32 {
@@ -181,6 +213,8 @@ func (d *decision) miss(a *repo.TaskAttemptRecord, id repo.TaskAttempt) bool {
 		return false
 	case a.Stop == ReasonStartDeadline:
 		o = repo.Outcome{Result: repo.Failed, Class: repo.Unknown, Reason: a.Stop, Message: "did not start in time: " + cmp.Or(d.in.Troubles[a.Pod], a.Waiting)}
+	case a.UID != "" && a.Stop == ReasonCutOff:
+		o = wasCutOff()
 	case (a.UID != "" || d.overtaken(id)) && a.Stop == "":
 		o = repo.Outcome{Result: repo.Failed, Class: repo.Transient, Free: true, Reason: ReasonPodLost, Message: "the pod is gone, and nobody knows how it ended"}
 	case a.UID != "":

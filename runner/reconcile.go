@@ -34,11 +34,7 @@ func (l *Loop) Reconcile(ctx context.Context, now time.Time, key repo.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil {
-		cause := e.cause
-		e.failures, e.cause = 0, ""
-		if cause != "" {
-			l.again(now, cause)
-		}
+		l.recovered(now, e)
 		return
 	}
 	var overtaken *OvertakenError
@@ -46,11 +42,31 @@ func (l *Loop) Reconcile(ctx context.Context, now time.Time, key repo.Key) {
 		l.overtaken = err
 		return
 	}
-	e.failures++
+	if e.failures++; e.failures == 1 {
+		l.failing++
+	}
 	if ctx.Err() == nil {
 		l.complain(now, e, err)
 	}
-	l.queue.add(key, now.Add(passBackoff(e.failures)))
+	wait := passBackoff(e.failures)
+	if l.failing > many && e.failures > 5 {
+		wait = time.Minute // one of them is soon to find out for all
+	}
+	l.queue.add(key, now.Add(wait))
+}
+
+// many jobs that wait for the same are looked at less often, each.
+const many = 100
+
+// recovered notes a pass without an error. What others waited for may be over
+// too: they are looked at now. l.mu is held.
+func (l *Loop) recovered(now time.Time, e *entry) {
+	if e.failures == 0 {
+		return
+	}
+	l.failing--
+	e.failures, e.cause = 0, ""
+	l.again(now, "")
 }
 
 // again looks at once at the jobs that wait for a cause that is gone, or for any:
@@ -98,9 +114,13 @@ func rootOf(err error) error {
 // forgot to tell of a change delays it by no more than that.
 const resync = 5 * time.Minute
 
+// longestWait is how long anything that met errors in a row is left alone: ten
+// seconds after a fault has ended all is to work again.
+const longestWait = 8 * time.Second
+
 // passBackoff is how long to wait after that many passes in a row met an error.
 func passBackoff(failures int) time.Duration {
-	return min(time.Minute, 250*time.Millisecond<<min(failures, 10))
+	return min(longestWait, 250*time.Millisecond<<min(failures, 10))
 }
 
 func (l *Loop) pass(ctx context.Context, now time.Time, e *entry) error {

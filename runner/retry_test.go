@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
@@ -150,4 +151,25 @@ func TestConflictDelay(t *testing.T) {
 	assert.Greater(t, backoff(r, &repo.Outcome{Class: repo.Transient}, 0, "x"), 45*time.Minute, "other classes use the back-off")
 	fixed := repo.Retry{ConflictDelay: repo.Span{Min: 5 * time.Second, Max: 5 * time.Second}}
 	assert.Equal(t, 5*time.Second, backoff(fixed, &repo.Outcome{Class: repo.TransientConflict}, 0, "x"))
+}
+
+// A retry that was planned while the clock was ahead waits no longer than it
+// would have waited.
+func TestClockThatWasAhead(t *testing.T) {
+	for _, limits := range [][2]int32{{1, 0}, {0, 1}} { // of the task, of the run
+		w := pushed(t, single, budgets(repo.ByFault, limits[0], limits[1]), func(j *repo.Job) {
+			j.Retry.Backoff = repo.Backoff{Initial: 10 * time.Second}
+			j.Roles[0].Retry.Backoff = j.Retry.Backoff
+		})
+		w.settle()
+		w.sleep(time.Hour) // by which the clock is ahead
+		w.end("main-0", 1)
+		w.settle()
+		require.Len(t, w.starts, 1)
+		w.sleep(-time.Hour)
+		w.settle()
+		w.sleep(13 * time.Second)
+		w.settle()
+		require.Len(t, w.starts, 2, "limits %v", limits)
+	}
 }

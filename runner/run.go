@@ -18,10 +18,11 @@ var errDone = errors.New("everything has come to rest")
 
 // settling is how long several changes are waited for before a push carries
 // them, and settlingMost how long while jobs are being looked at: what a push of
-// many jobs starts comes first.
+// many jobs starts comes first, and records of jobs that have hardly begun would
+// be written once more soon.
 const (
 	settling     = 100 * time.Millisecond
-	settlingMost = time.Second
+	settlingMost = 10 * time.Second
 )
 
 // Run loads what is known and then keeps going until ctx ends, or with once
@@ -109,6 +110,10 @@ func (l *Loop) Overtaken() error {
 	return l.overtaken
 }
 
+// longestSleep is how long a worker sleeps at a time: a clock that was put right,
+// or a machine that was suspended, makes a time come sooner than a timer knows.
+const longestSleep = 5 * time.Second
+
 // work looks at jobs whose time has come, one after another.
 func (l *Loop) work(ctx context.Context) error {
 	for {
@@ -123,19 +128,43 @@ func (l *Loop) work(ctx context.Context) error {
 			}
 			continue
 		}
-		wait := time.Hour
+		wait := longestSleep
 		if !at.IsZero() {
-			wait = at.Sub(now)
+			wait = min(wait, at.Sub(now))
 		}
 		if !sleep(ctx, wait, changed) {
 			return ctx.Err()
 		}
+		if woken := time.Now(); wasSet(now, woken) {
+			l.lookAtAll(woken)
+		}
+	}
+}
+
+// wasSet says whether the clock was set between two times, or the machine slept:
+// what was to be done at a time may be due now, whatever a timer says.
+func wasSet(from, to time.Time) bool {
+	by := to.Round(0).Sub(from.Round(0)) - to.Sub(from)
+	return by.Abs() > time.Second
+}
+
+// lookAtAll is called by each worker that noticed; it is logged once.
+func (l *Loop) lookAtAll(now time.Time) {
+	const why = "the clock was set, or the machine slept; every job is looked at"
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key := range l.jobs {
+		l.queue.hasten(key)
+	}
+	if now.Sub(l.said[why]).Abs() > complaints {
+		l.said[why] = now
+		l.opts.Log.Warn().Msg(why)
 	}
 }
 
 // maxPushes is how many pushes in a row may fail, over about two minutes,
 // before Run with once gives up: when nothing but the push is waited for.
-const maxPushes = 8
+const maxPushes = 19
 
 // publishLoop pushes at once after a quiet time, and then at most once in an interval.
 func (l *Loop) publishLoop(ctx context.Context, once bool) error {

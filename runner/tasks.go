@@ -3,6 +3,8 @@ package runner
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
@@ -89,6 +91,11 @@ func (d *decision) places() map[string]*places {
 // advance takes a task further, as far as there is a place for it.
 func (d *decision) advance(role *repo.Role, r *repo.RoleRecord, t *repo.TaskRecord, free *places) bool {
 	a := last(t)
+	if a != nil && a.Outcome != nil && t.RetryAt != nil {
+		own := *t.RetryAt // the record that came in is not changed
+		t.RetryAt = &own
+		d.notLater(t.RetryAt, backoff(role.Retry, a.Outcome, t.Retries.Total-1, d.rec.Run.ID, t.Name))
+	}
 	switch {
 	case a != nil && a.Outcome == nil:
 		return false
@@ -132,6 +139,14 @@ func (d *decision) appendAttempt(r *repo.RoleRecord, t *repo.TaskRecord, at time
 	t.RetryAt, t.Phase, t.AvoidNodes = nil, repo.TaskPending, d.failedTwice(t)
 }
 
+// notLater brings a retry forward that is further away than its wait can be:
+// the clock was ahead when it was planned, or is where the pod ran.
+func (d *decision) notLater(at *metav1.Time, wait time.Duration) {
+	if most := retryAt(d.now, wait); at.After(most.Time) {
+		*at = *most
+	}
+}
+
 func nextAttempt(t *repo.TaskRecord) int32 {
 	if a := last(t); a != nil {
 		return a.Attempt + 1
@@ -151,6 +166,7 @@ func (d *decision) planRetry(role *repo.Role, t *repo.TaskRecord, a *repo.TaskAt
 	}
 	wait := backoff(role.Retry, a.Outcome, t.Retries.Total, d.rec.Run.ID, t.Name)
 	t.RetryAt, t.Phase = retryAt(finished(a, d.now), wait), repo.TaskRetrying
+	d.notLater(t.RetryAt, wait)
 	t.Retries.Total++
 	if accountable {
 		t.Retries.Accountable++

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,8 @@ func waiting(pod *corev1.Pod, state PodState) string {
 		return sentence(scheduled.Reason, scheduled.Message)
 	case silent(pod, state) != "":
 		return silent(pod, state)
+	case !cutOff(pod).IsZero():
+		return "its sandbox is gone, and its kubelet makes no other one"
 	}
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for _, s := range statuses {
@@ -72,6 +75,25 @@ func silent(pod *corev1.Pod, state PodState) string {
 		return sentence(pod.Status.Reason, pod.Status.Message)
 	}
 	return ""
+}
+
+// cutOff is when a pod that has not started lost its sandbox, in which a
+// container had been made: mostly its node was lost at that moment. If nothing of
+// it is to be restarted its kubelet makes no other one, whether that container
+// ever ran or not, and the pod waits for ever (kubernetes/kubernetes#118321).
+// Zero for every other pod.
+func cutOff(pod *corev1.Pod) (at time.Time) {
+	made := func(s corev1.ContainerStatus) bool { return s.ContainerID != "" }
+	if pod.Status.Phase != corev1.PodPending || pod.Spec.RestartPolicy != corev1.RestartPolicyNever ||
+		!slices.ContainsFunc(pod.Status.ContainerStatuses, made) && !slices.ContainsFunc(pod.Status.InitContainerStatuses, made) {
+		return at
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionFalse {
+			at = c.LastTransitionTime.Time
+		}
+	}
+	return at
 }
 
 func clock(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 MST") }

@@ -51,6 +51,7 @@ func (m *Mirror) bring(ctx context.Context, branch string) (*generation, Hash, e
 		return nil, Hash{}, err
 	}
 	defer s.close()
+	m.note(s)
 	g := m.current()
 	tip, err := s.branch(branch)
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"weak"
 
+	"github.com/go-git/go-git/v5/plumbing"
+
 	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
@@ -46,6 +48,7 @@ type Mirror struct {
 	retired []retired
 	next    int             // number of the next generation
 	fetched map[string]Hash // what Fetch last gave
+	listed  map[string]Hash // where the remote said that branches stand which the mirror has had; zero is gone
 	closed  bool
 }
 
@@ -73,7 +76,7 @@ func Open(ctx context.Context, opt Options) (*Mirror, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open mirror: %w", err)
 	}
-	m := &Mirror{opt: opt, lock: lock, busy: make(chan struct{}, 1), fetched: map[string]Hash{}}
+	m := &Mirror{opt: opt, lock: lock, busy: make(chan struct{}, 1), fetched: map[string]Hash{}, listed: map[string]Hash{}}
 	err = m.recover()
 	if err == nil {
 		err = ctx.Err()
@@ -185,6 +188,49 @@ func (m *Mirror) current() *generation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.gen
+}
+
+// note keeps what a listing says of the branches that the mirror has, or had.
+func (m *Mirror) note(s *session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for branch := range m.listed {
+		m.listed[branch] = s.refs[branchRef(branch)]
+	}
+	if m.gen != nil {
+		for branch := range m.gen.refs {
+			m.listed[branch] = s.refs[branchRef(branch)]
+		}
+	}
+}
+
+// Listed is where the last Fetch, of any branch, saw a branch stand that the
+// mirror has had: "" if it is gone. It asks nobody.
+func (m *Mirror) Listed(branch string) (revision string, known bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	tip, known := m.listed[branch]
+	if tip.IsZero() {
+		return "", known
+	}
+	return tip.String(), known
+}
+
+// At is a commit that the mirror has; nil if it has not. It asks nobody.
+func (m *Mirror) At(revision string) *Snapshot {
+	g := m.current()
+	if g == nil || revision == "" {
+		return nil
+	}
+	hash := plumbing.NewHash(revision)
+	if p, _ := g.find(hash); p == nil {
+		return nil
+	}
+	snap, err := m.snapshot(g, hash)
+	if err != nil {
+		return nil
+	}
+	return snap
 }
 
 // swap makes g the current generation. The old one's directory goes once the

@@ -70,6 +70,7 @@ type Daemon struct {
 	mu      sync.Mutex
 	backend Backend      // of the present term; nil while another daemon leads
 	loop    *runner.Loop // the last one, unless another daemon leads
+	records *ledger      // of loop
 }
 
 // Open takes the state directory and what an earlier daemon left in it. It
@@ -95,7 +96,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	}
 	d.reader = newReader(&d.opts, &source{
 		once: d.opts.Once, own: d.shared.get().Root, mirror: d.mirror, branch: d.opts.Branch, environment: d.opts.Environment,
-		renderer: render.New(d.opts.Environment), shared: d.shared,
+		renderer: render.New(d.opts.Environment), shared: d.shared, polled: d.recheck,
 	})
 	return nil
 }

@@ -93,6 +93,19 @@ func (d *Daemon) end() error {
 	return backend.Close()
 }
 
+// recheck has the loop look at the status branch if somebody else has been there.
+func (d *Daemon) recheck() {
+	d.mu.Lock()
+	loop, records := d.loop, d.records
+	d.mu.Unlock()
+	if loop == nil {
+		return
+	}
+	if tip, known := d.mirror.Listed(d.opts.StatusBranch); known && records.strange(tip) {
+		loop.Recheck()
+	}
+}
+
 // forget drops what was known, besides: another daemon knows better.
 func (d *Daemon) forget() error {
 	d.mu.Lock()
@@ -123,7 +136,7 @@ func (d *Daemon) serve(ctx, term context.Context) (*runner.Loop, error) {
 	loop := runner.New(d.backend, records, runner.Options{
 		Environment: o.Environment, Workers: o.Workers, Parallel: o.Parallel, Poll: o.Poll, Publish: o.Publish, Forbidden: o.Forbidden, Log: o.Log, Hooks: o.Hooks,
 	})
-	d.loop = loop
+	d.loop, d.records = loop, records
 	d.mu.Unlock()
 	err := loop.Run(work, &follower{reader: d.reader}, d.reader.news, o.Once)
 	if cause := context.Cause(work); isOvertaken(cause) && ctx.Err() == nil {

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/rs/zerolog"
 
@@ -35,10 +36,18 @@ type ledger struct {
 	// overtaken ends the loop whose records would overwrite newer ones.
 	overtaken func(error)
 	// seen is the branch's revision as it was last read or written here: at that
-	// revision nothing on it is new. base is a state of it from no later than that.
-	seen string
-	base *gitsync.Snapshot
+	// revision nothing on it is new.
+	seen atomic.Value
 }
+
+// last is seen, "" before anything was.
+func (l *ledger) last() string {
+	seen, _ := l.seen.Load().(string)
+	return seen
+}
+
+// strange says whether a revision of the branch is not ours.
+func (l *ledger) strange(revision string) bool { return revision != l.last() }
 
 // Load implements runner.Ledger. A branch that does not exist holds no records.
 func (l *ledger) Load(ctx context.Context) ([]repo.Record, error) {
@@ -56,7 +65,7 @@ func (l *ledger) Load(ctx context.Context) ([]repo.Record, error) {
 	if snap == nil {
 		return nil, err
 	}
-	l.seen, l.base = snap.Revision(), snap
+	l.seen.Store(snap.Revision())
 	records, problems := status.Read(snap, l.shared.get(), l.environment)
 	for _, p := range problems {
 		l.log.Error().Msgf("branch %s: %s", l.branch, p)
@@ -75,14 +84,12 @@ func (l *ledger) fetch(ctx context.Context) (*gitsync.Snapshot, error) {
 
 // Publish implements runner.Ledger.
 func (l *ledger) Publish(ctx context.Context, book runner.Book) (pushed bool, err error) {
-	tries := 0
-	var base *gitsync.Snapshot
+	tries, before := 0, l.mirror.At(l.last())
 	revision, err := l.mirror.Publish(ctx, gitsync.PublishRequest{
 		Branch: l.branch, Author: l.author, When: book.At,
 		Build: func(tip *gitsync.Snapshot) (map[string][]byte, string, error) {
 			tries++
-			base = tip
-			files, message, err := l.build(tip, book)
+			files, message, err := l.build(tip, before, book)
 			pushed = len(files) > 0
 			return files, message, err
 		},
@@ -92,24 +99,30 @@ func (l *ledger) Publish(ctx context.Context, book runner.Book) (pushed bool, er
 	}
 	switch {
 	case err == nil:
-		l.seen, l.base = revision, base
+		l.seen.Store(revision)
 	case isOvertaken(err):
 		l.overtaken(err)
 	}
 	return pushed && err == nil, err
 }
 
-func (l *ledger) build(tip *gitsync.Snapshot, book runner.Book) (map[string][]byte, string, error) {
+func (l *ledger) build(tip, before *gitsync.Snapshot, book runner.Book) (map[string][]byte, string, error) {
 	tree := branch{layout: l.shared.get(), environment: l.environment, tip: tip}
-	if tip == nil || tip.Revision() != l.seen {
+	if tip == nil || tip.Revision() != l.last() {
 		if err := l.rebound(tip); err != nil {
 			return nil, "", err
 		}
-		tree.compare(l.base)
+		tree.compare(before)
 	}
 	changes, err := book.Revise(&tree)
 	if err != nil {
 		return nil, "", fmt.Errorf("branch %s: %w", l.branch, err)
+	}
+	for i := range changes {
+		c := &changes[i]
+		if key := c.Record.Key(); tree.Touched(key) {
+			c.Tails = append(lostTails(&c.Record, tree.layout.RecordDir(l.environment, key), before, tip), c.Tails...)
+		}
 	}
 	in := status.Input{
 		Layout: tree.layout, Environment: l.environment, Changes: masked(changes), Records: book.Records,
@@ -143,7 +156,9 @@ func (b *branch) compare(base *gitsync.Snapshot) {
 	}
 	b.paths = make(map[string]bool, len(changes))
 	for _, c := range changes {
-		b.paths[path.Dir(c.Path)] = true
+		for dir := path.Dir(c.Path); dir != "." && !b.paths[dir]; dir = path.Dir(dir) {
+			b.paths[dir] = true
+		}
 	}
 }
 
@@ -202,6 +217,40 @@ func masked(changes []repo.Change) []repo.Change {
 		for _, t := range c.Tails {
 			out[i].Tails = append(out[i].Tails, repo.Tail{Path: t.Path, Text: status.Tail([]byte(t.Text))})
 		}
+	}
+	return out
+}
+
+// lostTails are the log tails of a record that were on the branch before, and
+// somebody has taken away.
+func lostTails(r *repo.Record, dir string, before, tip *gitsync.Snapshot) (out []repo.Tail) {
+	if before == nil {
+		return nil
+	}
+	each := func(a *repo.TaskAttemptRecord) {
+		if a.Log == "" {
+			return
+		}
+		file := path.Join(dir, a.Log)
+		if tip != nil && tip.Hash(file) != "" {
+			return
+		}
+		if text, err := before.ReadFile(file); err == nil {
+			out = append(out, repo.Tail{Path: a.Log, Text: string(text)})
+		}
+	}
+	of := func(tasks []repo.TaskRecord) {
+		for _, t := range tasks {
+			for i := range t.Attempts {
+				each(&t.Attempts[i])
+			}
+		}
+	}
+	for _, role := range r.Roles {
+		of(role.Tasks)
+	}
+	for _, a := range r.Attempts {
+		of(a.Tasks)
 	}
 	return out
 }

@@ -215,3 +215,45 @@ func TestOlderStateOfTheBranchIsOverwritten(t *testing.T) {
 	var overtaken *runner.OvertakenError
 	require.False(t, errors.As(*told, &overtaken))
 }
+
+// TestOlderRecordsOfOthersAreOverwritten: whatever somebody has put back, or
+// taken away, of records that do not change any more is written again, with
+// the ends of their logs.
+func TestOlderRecordsOfOthersAreOverwritten(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		harm func(b *bench, old string)
+	}{
+		{"an older state", func(b *bench, old string) { b.git("-C", b.remote, "update-ref", "refs/heads/"+repo.StatusBranch, old) }},
+		{"no branch", func(b *bench, _ string) { b.git("-C", b.remote, "update-ref", "-d", "refs/heads/"+repo.StatusBranch) }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := newBench(t)
+			l, told := b.daemon("prod")
+			require.NoError(t, b.publish(l, running()))
+			old := b.git("-C", b.remote, "rev-parse", repo.StatusBranch)
+			rec := running(ended(0, "Error"))
+			rec.Environment = "prod"
+			rec.Roles[0].Tasks[0].Attempts[0].Log = "logs/a-1/worker-0-0-0.txt"
+			change := repo.Change{Record: rec, Tails: []repo.Tail{{Path: "logs/a-1/worker-0-0-0.txt", Text: "last words"}}}
+			book := runner.Book{At: time.Unix(1_750_000_000, 0), Records: []repo.Record{rec}}
+			full := book
+			full.Changes = []repo.Change{change}
+			_, err := l.Publish(t.Context(), full)
+			require.NoError(t, err)
+			log := repo.StatusBranch + ":prod/nlp/a/logs/a-1/worker-0-0-0.txt"
+			before := b.git("-C", b.remote, "show", log)
+
+			row.harm(b, old)
+			pushed, err := l.Publish(t.Context(), book)
+			require.NoError(t, err)
+			require.NoError(t, *told)
+			assert.True(t, pushed)
+			assert.Equal(t, before, b.git("-C", b.remote, "show", log))
+			assert.NotNil(t, b.loaded(l).Roles[0].Tasks[0].Attempts[0].Outcome)
+			pushed, err = l.Publish(t.Context(), book)
+			require.NoError(t, err)
+			assert.False(t, pushed, "once is enough")
+		})
+	}
+}

@@ -65,7 +65,7 @@ func (d *Daemon) read(ctx context.Context) error {
 
 // pollBackoff is how long to wait after that many looks in a row that failed.
 func pollBackoff(failures int) time.Duration {
-	return min(time.Minute, 250*time.Millisecond<<min(failures, 8))
+	return min(8*time.Second, 250*time.Millisecond<<min(failures, 8))
 }
 
 // passOn tells whoever leads that something is new, as a webhook reaches one of

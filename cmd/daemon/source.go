@@ -57,6 +57,7 @@ type source struct {
 	renderer    *render.Renderer
 	shared      *shared
 	once        bool   // a branch that is not there is an error: nothing is waited for
+	polled      func() // the remote has answered. It may be nil
 	own         string // the directory of records when they lie beside the jobs, else ""
 	last        *gitsync.Snapshot
 	done        string // revision that was looked at last; noBranch when there was none
@@ -69,6 +70,9 @@ const noBranch = "-"
 // loop keeps what runs, and says what is amiss.
 func (s *source) Poll(ctx context.Context) (*repo.Definitions, error) {
 	snap, _, err := s.mirror.Fetch(ctx, s.branch)
+	if s.polled != nil && (err == nil || errors.Is(err, gitsync.ErrNoBranch)) {
+		s.polled()
+	}
 	if errors.Is(err, gitsync.ErrNoBranch) && !s.once {
 		if s.done == noBranch {
 			return nil, nil

@@ -2,6 +2,7 @@ package hook
 
 import (
 	"net/http"
+	"regexp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -55,13 +56,20 @@ func NewMetrics(version string) *Metrics {
 		ConstLabels: prometheus.Labels{"version": version}})
 	build.Set(1)
 	m.registry.MustRegister(m.syncs, m.lastSync, m.renders, m.publishes, m.publishRetries, m.unpublished, m.leader, m.backend, m.jobs,
-		m.attempts, m.outcomes, m.passes, m.webhooks, build, collectors.NewGoCollector(),
+		m.attempts, m.outcomes, m.passes, m.webhooks, build, goCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, r := range [...]string{"ok", "error"} { // so that a rate over them has a beginning
 		m.syncs.WithLabelValues(r)
 		m.publishes.WithLabelValues(r)
 	}
 	return m
+}
+
+// goCollector tells beside its usual numbers what the last garbage collection
+// found alive: all others go up and down with the collector's work.
+func goCollector() prometheus.Collector {
+	return collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(
+		collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile("^/gc/heap/live:bytes$")}))
 }
 
 func counter(name, help string) prometheus.Counter {

@@ -111,9 +111,10 @@ func TestNamesThatAreTaken(t *testing.T) {
 	_, err := core.Services(b.namespace).Create(b.ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: run.ID}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	_, err = b.Prepare(b.ctx, run, 0)
+	require.NoError(t, err, "the service of a new run comes later")
+	_, err = b.Prepare(b.ctx, run, 1)
 	assert.ErrorContains(t, err, "service: its name is taken: "+run.ID+" is not Trainyard's")
 	require.NoError(t, core.Services(b.namespace).Delete(b.ctx, run.ID, metav1.DeleteOptions{}))
-
 	addr, err := b.Prepare(b.ctx, run, 0)
 	require.NoError(t, err)
 	pod := b.pod(run, addr, 0)

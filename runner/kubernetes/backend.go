@@ -68,6 +68,7 @@ type Backend struct {
 
 	writes chan struct{} // a place for each write that is under way
 	news   chan announcement
+	bare   chan struct{} // has room for one: a run was prepared without its service
 	gangs  gangs
 	work   context.Context // of what goes on until Close
 	cancel context.CancelFunc
@@ -76,7 +77,8 @@ type Backend struct {
 	owning sync.Mutex            // held while it is settled whose pods are watched
 	owned  atomic.Pointer[owned] // nil before that
 
-	denied sync.Map // what was logged as forbidden, once
+	denied  sync.Map  // what was logged as forbidden, once
+	packers sync.Pool // of gzip writers
 
 	mu      sync.Mutex         // everything below
 	trouble map[string]trouble // by namespace that cannot be watched
@@ -94,6 +96,10 @@ type knownRun struct {
 	checked  time.Time // when that was seen last
 	progress time.Duration
 	gang     *party // of a job whose pods start together
+	prepared time.Time
+	attempt  int32  // that its service is to lead to
+	bare     bool   // its service is to be made
+	trouble  string // what keeps it from being
 }
 
 // New prepares a backend for a cluster that may be away: only Own and Runs wait
@@ -118,10 +124,11 @@ func New(o Options) (*Backend, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Backend{
 		options: o, client: client, dynamic: anything, work: ctx, cancel: cancel,
-		writes: make(chan struct{}, inFlight), news: make(chan announcement, 1024), gangs: newGangs(),
+		writes: make(chan struct{}, inFlight), news: make(chan announcement, 1024), bare: make(chan struct{}, 1), gangs: newGangs(),
 		trouble: map[string]trouble{}, runs: map[string]knownRun{}, output: map[types.UID]time.Time{}, stuck: map[types.UID]string{}, forced: map[types.UID]time.Time{}, watches: map[*watch]struct{}{},
 	}
 	b.done.Go(func() { b.inquire(ctx) })
+	b.done.Go(func() { b.tend(ctx) })
 	b.done.Go(func() { b.announceAll(ctx) })
 	return b, nil
 }

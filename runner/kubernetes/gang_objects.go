@@ -52,7 +52,7 @@ func (c choice) group(run *repo.Run, repository string, g repo.Gang) *unstructur
 	o.SetKind("PodGroup")
 	o.SetName(g.Name)
 	o.SetNamespace(run.Job.Namespace)
-	o.SetLabels(runLabels(run, repository))
+	o.SetLabels(runLabels(run.ID, run.Environment, run.Job.Key, repository))
 	return o
 }
 

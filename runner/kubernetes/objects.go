@@ -2,9 +2,7 @@ package kubernetes
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,53 +15,6 @@ import (
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
-
-// service makes the headless service of a run, or turns it to a new attempt:
-// names then lead to pods of this attempt alone, ready or not.
-func (b *Backend) service(ctx context.Context, run *repo.Run, attempt int32, owner types.UID) error {
-	selector := map[string]string{
-		repo.LabelManagedBy: repo.ManagedBy, repo.LabelEnvironment: run.Environment, repo.LabelRun: run.ID,
-		repo.LabelRunAttempt: strconv.Itoa(int(attempt)),
-	}
-	want := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: run.ID, Namespace: run.Job.Namespace, Labels: b.runLabels(run), OwnerReferences: []metav1.OwnerReference{ownerReference(run.ID, owner)},
-		},
-		Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true, Selector: selector},
-	}
-	for {
-		_, err := b.client.CoreV1().Services(run.Job.Namespace).Create(ctx, want, metav1.CreateOptions{FieldManager: manager})
-		if !apierrors.IsAlreadyExists(err) {
-			return err
-		}
-		if err := b.turn(ctx, run, want); !apierrors.IsNotFound(err) {
-			return err
-		} // it went in between
-	}
-}
-
-// turn makes a run's service that is there lead to what is wanted now.
-func (b *Backend) turn(ctx context.Context, run *repo.Run, want *corev1.Service) error {
-	services := b.client.CoreV1().Services(run.Job.Namespace)
-	there, err := services.Get(ctx, run.ID, metav1.GetOptions{})
-	switch {
-	case err != nil:
-		return err
-	case b.others(there.Labels, run) != "":
-		return fmt.Errorf("its name is taken: %s %s", run.ID, b.others(there.Labels, run))
-	case there.DeletionTimestamp != nil:
-		return fmt.Errorf("%s is being deleted", run.ID)
-	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": there.UID, "ownerReferences": want.OwnerReferences, "labels": want.Labels},
-		"spec":     map[string]any{"selector": want.Spec.Selector},
-	})
-	if err != nil {
-		return err
-	}
-	_, err = services.Patch(ctx, run.ID, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
-	return err
-}
 
 // resourceOf is the server's word for a kind of objects that may stand beside
 // jobs, "" for others.

@@ -82,6 +82,7 @@ func slim(o any) (any, error) {
 		}
 	}
 	out.Spec.NodeName, out.Spec.SchedulerName, out.Spec.SchedulingGates = pod.Spec.NodeName, pod.Spec.SchedulerName, pod.Spec.SchedulingGates
+	out.Spec.RestartPolicy = pod.Spec.RestartPolicy
 	for _, list := range []struct {
 		to   *[]corev1.Container
 		from []corev1.Container
@@ -92,15 +93,19 @@ func slim(o any) (any, error) {
 	}
 	out.Status = corev1.PodStatus{
 		Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message, Conditions: pod.Status.Conditions,
-		InitContainerStatuses: slimStatuses(pod.Status.InitContainerStatuses), ContainerStatuses: slimStatuses(pod.Status.ContainerStatuses),
+		InitContainerStatuses: slimStatuses(pod.Status.InitContainerStatuses, pod.Status.Phase), ContainerStatuses: slimStatuses(pod.Status.ContainerStatuses, pod.Status.Phase),
 	}
 	return out, nil
 }
 
-func slimStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+// slimStatuses keep which containers have been made of a pod that has not started.
+func slimStatuses(all []corev1.ContainerStatus, phase corev1.PodPhase) []corev1.ContainerStatus {
 	out := make([]corev1.ContainerStatus, len(all))
 	for i, s := range all {
 		out[i] = corev1.ContainerStatus{Name: s.Name, State: s.State, LastTerminationState: s.LastTerminationState, RestartCount: s.RestartCount}
+		if phase == corev1.PodPending {
+			out[i].ContainerID = s.ContainerID
+		}
 	}
 	return out
 }
@@ -169,7 +174,7 @@ func (b *Backend) view(cached *corev1.Pod, now time.Time) *corev1.Pod {
 	pod := cached.DeepCopy()
 	b.mu.Lock()
 	at, written := b.output[pod.UID]
-	why := b.stuck[pod.UID]
+	why, trouble := b.stuck[pod.UID], b.runs[pod.Labels[repo.LabelRun]].trouble
 	lost := b.lost(pod, now)
 	if !written && b.wantsProgress(pod) {
 		at, written = now, true // nobody has asked yet: a new daemon takes no job for stuck
@@ -177,6 +182,9 @@ func (b *Backend) view(cached *corev1.Pod, now time.Time) *corev1.Pod {
 	b.mu.Unlock()
 	if written {
 		pod.Annotations[repo.AnnotationOutput] = at.UTC().Format(time.RFC3339Nano)
+	}
+	if trouble != "" {
+		pod.Annotations[repo.AnnotationTrouble] = trouble
 	}
 	if pod.Status.Phase == corev1.PodPending && why != "" && pod.Status.Message == "" {
 		pod.Status.Message = why

@@ -45,7 +45,7 @@ func fullPod(name string) *corev1.Pod {
 		Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at}},
 			InitContainerStatuses: []corev1.ContainerStatus{{Name: "fetch", ImageID: "sha256:1", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: at}}}},
-			ContainerStatuses:     []corev1.ContainerStatus{{Name: "train", ImageID: "sha256:2", RestartCount: 2, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at}}}},
+			ContainerStatuses:     []corev1.ContainerStatus{{Name: "train", ContainerID: "containerd://2", ImageID: "sha256:2", RestartCount: 2, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at}}}},
 		},
 	}
 }
@@ -70,6 +70,13 @@ func TestSlimKeepsWhatIsAskedFor(t *testing.T) {
 	assert.Empty(t, got.Spec.Containers[0].Env)
 	assert.NotContains(t, got.Labels, "team")
 	assert.Len(t, got.Annotations, 1)
+	assert.Empty(t, got.Status.ContainerStatuses[0].ContainerID, "it runs")
+	full.Status.Phase, full.Spec.RestartPolicy = corev1.PodPending, corev1.RestartPolicyNever
+	o, err = slim(full)
+	require.NoError(t, err)
+	got = o.(*corev1.Pod)
+	assert.Equal(t, corev1.RestartPolicyNever, got.Spec.RestartPolicy)
+	assert.Equal(t, "containerd://2", got.Status.ContainerStatuses[0].ContainerID, "whether it was made tells whether it can start")
 	again, err := slim(got)
 	require.NoError(t, err)
 	assert.Equal(t, got, again)
@@ -176,9 +183,10 @@ func TestLastBytes(t *testing.T) {
 
 func TestPackedRunIsTheSame(t *testing.T) {
 	run := &repo.Run{ID: "bert-abc", Environment: "prod", StartedAt: time.Unix(1, 0).UTC(), Job: repo.Job{Key: repo.Key{Namespace: "nlp", Name: "bert"}}}
-	a, err := pack(run)
+	var backend Backend
+	a, err := backend.pack(run)
 	require.NoError(t, err)
-	b, err := pack(run)
+	b, err := backend.pack(run)
 	require.NoError(t, err)
 	assert.Equal(t, a, b)
 	got, err := unpack(a)

@@ -29,7 +29,8 @@ const (
 
 // Prepare makes what an attempt of a run needs around its pods: a config map
 // with the run's definition, which owns all the rest; the unit's objects; a
-// headless service by which its tasks find each other.
+// headless service by which its tasks find each other, which follows soon when
+// the run is new.
 func (b *Backend) Prepare(ctx context.Context, run *repo.Run, attempt int32) (repo.Addresses, error) {
 	if err := b.served(run.Job.Namespace); err != nil {
 		return nil, err
@@ -39,13 +40,18 @@ func (b *Backend) Prepare(ctx context.Context, run *repo.Run, attempt int32) (re
 		return nil, err
 	}
 	defer free()
-	owner, err := b.keep(ctx, run)
+	owner, fresh, err := b.keep(ctx, run)
 	if err != nil {
 		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
 	}
+	known := knownRun{key: run.Job.Key, owner: owner, prepared: time.Now(), checked: time.Now(), progress: run.Job.ProgressDeadline, attempt: attempt}
 	addr := addresses(run)
-	if err := b.service(ctx, run, attempt, owner); err != nil {
-		return nil, fmt.Errorf("prepare run %s: service: %w", run.ID, err)
+	// No names lead anywhere yet when a run is new: its service can wait. Later
+	// ones must not lead to pods of an attempt that is ending.
+	if known.bare = fresh && attempt == 0; !known.bare {
+		if err := b.service(ctx, b.serviceOf(run.ID, known)); err != nil {
+			return nil, fmt.Errorf("prepare run %s: service: %w", run.ID, err)
+		}
 	}
 	objects, err := run.Objects(attempt, addr)
 	if err != nil {
@@ -56,13 +62,15 @@ func (b *Backend) Prepare(ctx context.Context, run *repo.Run, attempt int32) (re
 			return nil, fmt.Errorf("prepare run %s: %s %s: %w", run.ID, o.Kind, o.Name, err)
 		}
 	}
-	gang, err := b.gather(ctx, run)
-	if err != nil {
+	if known.gang, err = b.gather(ctx, run); err != nil {
 		return nil, fmt.Errorf("prepare run %s: gang: %w", run.ID, err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.runs[run.ID] = knownRun{key: run.Job.Key, owner: owner, checked: time.Now(), progress: run.Job.ProgressDeadline, gang: gang}
+	b.runs[run.ID] = known
+	if known.bare {
+		b.wakeTender()
+	}
 	return addr, nil
 }
 
@@ -80,48 +88,54 @@ func addresses(run *repo.Run) repo.Addresses {
 }
 
 // keep stores the run's definition and returns the UID of what it is stored in.
-func (b *Backend) keep(ctx context.Context, run *repo.Run) (types.UID, error) {
-	packed, err := pack(run)
+// fresh says that it was not there before.
+func (b *Backend) keep(ctx context.Context, run *repo.Run) (owner types.UID, fresh bool, err error) {
+	packed, err := b.pack(run)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	maps := b.client.CoreV1().ConfigMaps(run.Job.Namespace)
 	want := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: run.ID, Namespace: run.Job.Namespace, Labels: b.runLabels(run)},
+		ObjectMeta: metav1.ObjectMeta{Name: run.ID, Namespace: run.Job.Namespace, Labels: b.runLabels(run.ID, run.Job.Key)},
 		BinaryData: map[string][]byte{runKey: packed},
 	}
 	made, err := maps.Create(ctx, want, metav1.CreateOptions{FieldManager: manager})
 	if err == nil {
-		return made.UID, nil
+		return made.UID, true, nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
-		return "", err
+		return "", false, err
 	}
 	there, err := maps.Get(ctx, run.ID, metav1.GetOptions{})
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	switch {
-	case b.others(there.Labels, run) != "":
-		return "", fmt.Errorf("its name is taken: config map %s %s", run.ID, b.others(there.Labels, run))
+	case b.others(there.Labels, want.Labels) != "":
+		return "", false, fmt.Errorf("its name is taken: config map %s %s", run.ID, b.others(there.Labels, want.Labels))
 	case there.DeletionTimestamp != nil:
-		return "", fmt.Errorf("config map %s is being deleted: what is made now would go with it", run.ID)
+		return "", false, fmt.Errorf("config map %s is being deleted: what is made now would go with it", run.ID)
 	}
 	if bytes.Equal(there.BinaryData[runKey], packed) {
-		return there.UID, nil
+		return there.UID, false, nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": there.UID}, "binaryData": want.BinaryData})
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	_, err = maps.Patch(ctx, run.ID, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
-	return there.UID, err
+	return there.UID, false, err
 }
 
 // pack gives the same bytes for the same run.
-func pack(run *repo.Run) ([]byte, error) {
+func (b *Backend) pack(run *repo.Run) ([]byte, error) {
 	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
+	w, ok := b.packers.Get().(*gzip.Writer) // each is nearly a megabyte
+	if !ok {
+		w = gzip.NewWriter(nil)
+	}
+	defer b.packers.Put(w)
+	w.Reset(&out)
 	if err := json.NewEncoder(w).Encode(run); err != nil {
 		return nil, err
 	}
@@ -147,13 +161,13 @@ func unpack(packed []byte) (*repo.Run, error) {
 	return &run, nil
 }
 
-// others says whose a run's object is if its labels are not those of the run's
-// own, "" if they are. One without a repository was made before there was any.
-func (b *Backend) others(labels map[string]string, run *repo.Run) string {
+// others says whose a run's object is if its labels are not those that a run's
+// own has, "" if they are. One without a repository was made before there was any.
+func (b *Backend) others(labels, own map[string]string) string {
 	if why := b.alien(labels); why != "" {
 		return why
 	}
-	for k, v := range b.runLabels(run) {
+	for k, v := range own {
 		if labels[k] != v && k != repo.LabelRepository {
 			return fmt.Sprintf("is somebody else's (its label %s is %q)", k, labels[k])
 		}
@@ -176,11 +190,13 @@ func (b *Backend) alien(labels map[string]string) string {
 }
 
 // runLabels are those of all that a run has.
-func (b *Backend) runLabels(run *repo.Run) map[string]string { return runLabels(run, b.repository()) }
+func (b *Backend) runLabels(id string, key repo.Key) map[string]string {
+	return runLabels(id, b.options.Environment, key, b.repository())
+}
 
-func runLabels(run *repo.Run, repository string) map[string]string {
+func runLabels(id, environment string, key repo.Key, repository string) map[string]string {
 	labels := map[string]string{
-		repo.LabelManagedBy: repo.ManagedBy, repo.LabelEnvironment: run.Environment, repo.LabelJob: run.Job.Name, repo.LabelRun: run.ID,
+		repo.LabelManagedBy: repo.ManagedBy, repo.LabelEnvironment: environment, repo.LabelJob: key.Name, repo.LabelRun: id,
 	}
 	if repository != "" {
 		labels[repo.LabelRepository] = repository
@@ -206,6 +222,8 @@ func (b *Backend) Runs(ctx context.Context) ([]repo.Run, error) {
 		out = append(out, found...)
 	}
 	slices.SortFunc(out, func(a, b repo.Run) int { return cmp.Compare(a.ID, b.ID) })
+	b.look(ctx) // for what an earlier daemon did not come to
+	b.wakeTender()
 	return out, nil
 }
 
@@ -235,7 +253,9 @@ func (b *Backend) runsIn(ctx context.Context, namespace string) (out []repo.Run,
 				continue
 			}
 			b.mu.Lock()
-			b.runs[run.ID] = knownRun{key: run.Job.Key, owner: m.UID, checked: time.Now(), progress: run.Job.ProgressDeadline}
+			if b.runs[run.ID].owner != m.UID {
+				b.runs[run.ID] = knownRun{key: run.Job.Key, owner: m.UID, checked: time.Now(), progress: run.Job.ProgressDeadline}
+			}
 			b.mu.Unlock()
 			out = append(out, *run)
 		}

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
 // daemonMain is a daemon that creates one pod and then waits to be killed.
@@ -279,11 +281,6 @@ func TestDamagedFiles(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(`{"met`), 0o600))
 			b = open(t, b.dir)
 			pod := get(t, b, "damaged")
-			if file == podFile {
-				assert.Nil(t, pod, "nobody knows what it was")
-				eventually(t, "its processes end", func() bool { return !live(pid) })
-				return
-			}
 			require.NotNil(t, pod)
 			assert.True(t, live(pid), "a pod that runs goes on")
 			require.NoError(t, b.Delete(context.Background(), "ns", "damaged", "", nil))
@@ -291,6 +288,19 @@ func TestDamagedFiles(t *testing.T) {
 			assert.False(t, live(pid))
 		})
 	}
+	t.Run("the pod's file and its copy", func(t *testing.T) {
+		b := open(t, stateDir(t))
+		create(t, b, testPod("damaged", "echo $$$$ > pid; exec sleep 1000"))
+		dir := b.podDir("ns", "damaged")
+		pid := grepPID(t, filepath.Join(dir, workDir, "pid"))
+		require.NoError(t, b.Close())
+		for _, file := range []string{podFile, podCopy} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(`{"met`), 0o600))
+		}
+		b = open(t, b.dir)
+		assert.Nil(t, get(t, b, "damaged"), "nobody knows what it was")
+		eventually(t, "its processes end", func() bool { return !live(pid) })
+	})
 	t.Run(outcomeFile, func(t *testing.T) {
 		b := open(t, stateDir(t))
 		run(t, b, testPod("damaged", "true"), corev1.PodSucceeded)
@@ -388,4 +398,45 @@ func TestOutcomeWaitsForTheDisk(t *testing.T) {
 	assert.Equal(t, corev1.PodRunning, get(t, b, "patient").Status.Phase)
 	require.NoError(t, os.Chmod(dir, 0o700))
 	assert.Equal(t, int32(3), ended(until(t, b, "patient", corev1.PodFailed)).ExitCode)
+}
+
+// The whole directory is deleted under a running daemon, and it goes on. The
+// job is told of, and nothing takes a pod's place before its processes ended.
+func TestStateDirectoryVanishes(t *testing.T) {
+	t.Parallel()
+	b := open(t, stateDir(t))
+	create(t, b, testPod("old", "trap '' TERM; echo $$$$ > pid; while :; do sleep 0.1; done"))
+	pid := grepPID(t, filepath.Join(b.podDir("ns", "old"), workDir, "pid"))
+	told := make(chan repo.Key, 100)
+	go func() { _ = b.Watch(t.Context(), func(k repo.Key) { told <- k }) }()
+	eventually(t, "it is deleted, whatever is written meanwhile", func() bool { return os.RemoveAll(b.dir) == nil })
+	create(t, b, testPod("new", "kill -0 "+strconv.Itoa(pid)+" 2>/dev/null && echo both; true"))
+	until(t, b, "new", corev1.PodSucceeded)
+	assert.Empty(t, logOf(t, b, "new", ""))
+	assert.False(t, live(pid))
+	assert.Nil(t, get(t, b, "old"))
+	eventually(t, "shims find the daemon again", func() bool { return exists(filepath.Join(b.dir, socketName)) })
+	eventually(t, "the job is told of", func() bool { return len(told) > 0 })
+}
+
+// TestRunIsPreparedAgain: a definition that was damaged or deleted after it was
+// prepared is asked for again.
+func TestRunIsPreparedAgain(t *testing.T) {
+	t.Parallel()
+	b := open(t, stateDir(t))
+	for i, harm := range []func(file string) error{
+		func(file string) error { return os.Truncate(file, 10) },
+		func(file string) error { return os.RemoveAll(filepath.Dir(file)) },
+	} {
+		run := &repo.Run{ID: "run-1", Environment: "test", Job: repo.Job{Key: testKey}}
+		_, err := b.Prepare(t.Context(), run, 0)
+		require.NoError(t, err)
+		require.NoError(t, harm(filepath.Join(b.runDir("run-1"), runFile)))
+		pod := testPod("p"+strconv.Itoa(i), "true")
+		assert.True(t, apierrors.IsNotFound(b.Create(t.Context(), pod)))
+		_, err = b.Prepare(t.Context(), run, 0)
+		require.NoError(t, err)
+		require.NoError(t, b.Create(t.Context(), pod))
+		until(t, b, pod.Name, corev1.PodSucceeded)
+	}
 }

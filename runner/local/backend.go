@@ -63,9 +63,11 @@ type Backend struct {
 
 	preparing sync.Mutex
 	ports     map[string]runPorts // by directory of a run
+	prepared  map[string]bool     // by run: since this backend was opened
 
 	mu      sync.Mutex // everything below
 	pods    map[string]*entry
+	dropped map[string]*entry  // that were in pods and could not be read any more
 	waiting map[string]string  // by directory: why a pod is not started
 	shims   map[int]*shimChild // started by this daemon, not reaped yet
 	watches map[*watch]struct{}
@@ -99,11 +101,12 @@ func New(dir, environment string, o Options) (*Backend, error) {
 	b := &Backend{
 		dir: dir, environment: environment, node: node, options: o, base: baseEnvironment(o.Environ),
 		poke: make(chan struct{}, 1), cancel: cancel,
-		pods: map[string]*entry{}, waiting: map[string]string{}, shims: map[int]*shimChild{}, watches: map[*watch]struct{}{},
+		pods: map[string]*entry{}, dropped: map[string]*entry{}, prepared: map[string]bool{}, waiting: map[string]string{}, shims: map[int]*shimChild{}, watches: map[*watch]struct{}{},
 	}
 	b.machine = measure(ctx, o, b.base)
 	b.sweep()
 	b.sweepRuns(ctx)
+	b.endStrays()
 	b.pass(true)
 	b.listen()
 	b.done.Go(func() { b.keep(ctx) })
@@ -113,9 +116,6 @@ func New(dir, environment string, o Options) (*Backend, error) {
 // Close ends the backend's own work. Pods run on.
 func (b *Backend) Close() error {
 	b.cancel()
-	if b.socket != nil {
-		b.socket.Close()
-	}
 	b.done.Wait()
 	return nil
 }
@@ -157,6 +157,11 @@ func (o *Options) complete() error {
 func (b *Backend) keep(ctx context.Context) {
 	tick := time.NewTicker(b.options.rescan)
 	defer tick.Stop()
+	defer func() {
+		if b.socket != nil {
+			b.socket.Close()
+		}
+	}()
 	for {
 		select {
 		case <-ctx.Done():
@@ -165,6 +170,10 @@ func (b *Backend) keep(ctx context.Context) {
 			b.pass(false)
 		case <-tick.C:
 			b.pass(true)
+			if b.socket != nil && !exists(filepath.Join(b.dir, socketName)) {
+				b.socket.Close() // it was deleted: nobody would find it any more
+				b.listen()
+			}
 		}
 	}
 }

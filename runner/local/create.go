@@ -18,10 +18,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	repo "github.com/trainyard/trainyard/repo-layout"
 	"github.com/trainyard/trainyard/repo-layout/crash"
 )
 
-var podResource = schema.GroupResource{Resource: "pods"}
+var (
+	podResource = schema.GroupResource{Resource: "pods"}
+	runResource = schema.GroupResource{Resource: "runs"}
+)
 
 // Create puts a pod up for starting, once: the directory of its name is made
 // by a rename that fails when there is one, whatever state that pod is in. When
@@ -38,6 +42,9 @@ func (b *Backend) Create(ctx context.Context, pod *corev1.Pod) error {
 		return apierrors.NewAlreadyExists(podResource, pod.Name)
 	}
 	maps, err := b.configMaps(pod)
+	if b.unprepared(pod, err) {
+		return fmt.Errorf("create pod %s/%s: the run's definition: %w", pod.Namespace, pod.Name, apierrors.NewNotFound(runResource, pod.Labels[repo.LabelRun]))
+	}
 	if err != nil {
 		return fmt.Errorf("create pod %s/%s: config maps: %w", pod.Namespace, pod.Name, err)
 	}
@@ -58,6 +65,18 @@ func (b *Backend) Create(ctx context.Context, pod *corev1.Pod) error {
 	crash.At(crash.PodCreate, crash.After)
 	b.wake()
 	return nil
+}
+
+// unprepared says that what Prepare wrote for a pod's run was deleted since, or
+// cannot be read any more: it has to be prepared again.
+func (b *Backend) unprepared(pod *corev1.Pod, err error) bool {
+	if errors.Is(err, errDamaged) {
+		return true
+	}
+	run := pod.Labels[repo.LabelRun]
+	b.preparing.Lock()
+	defer b.preparing.Unlock()
+	return b.prepared[run] && !exists(filepath.Join(b.runDir(run), runFile))
 }
 
 // publish makes a pod's directory: nothing, or all of it.
@@ -82,6 +101,9 @@ func (b *Backend) publish(dir string, pod *corev1.Pod, maps map[string]corev1.Co
 	}
 	if err == nil && len(maps) > 0 {
 		err = write(filepath.Join(made, objectsFile), maps, true)
+	}
+	if err == nil {
+		err = write(filepath.Join(made, podCopy), pod, true)
 	}
 	if err == nil {
 		err = writeDurable(filepath.Join(made, podFile), pod)

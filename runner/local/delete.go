@@ -107,6 +107,7 @@ func (b *Backend) removeDone(e *entry) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.pods, e.dir)
+	delete(b.dropped, e.dir)
 	delete(b.waiting, e.dir)
 	b.announce(keyOf(e.pod))
 	return nil

@@ -10,6 +10,7 @@
 //	runs/RUN/attempt-N.json        the ports of its tasks
 //	pods/NAMESPACE/NAME/           one pod; the directory's name is its lock
 //	    pod.json, objects.json     what Create was given, and the config maps it names
+//	    pod.copy.json              the first of these once more: without it a pod is nobody's
 //	    admitted.json              its place on the machine: GPUs, settings of the shim
 //	    lock                       held by the shim as long as it lives
 //	    shim.json                  which process the shim is; written before anything starts
@@ -23,6 +24,9 @@
 // A pod that has a shim.json is never started again: when its shim is gone
 // without an outcome, what is left of the pod is killed and the outcome is
 // that it was lost.
+//
+// When somebody deletes a pod's directory, or all of them, what runs of it is
+// ended, and only then can anything take its place.
 //
 // Room on the machine is given to the oldest first, to the pods of a gang all at
 // once, and before all others to those of runs that have begun.

@@ -143,7 +143,7 @@ func (b *Backend) entry(dir string) (*entry, error) {
 	defer b.mu.Unlock()
 	e := b.pods[dir]
 	if err != nil {
-		delete(b.pods, dir)
+		b.drop(dir)
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
 			return nil, fmt.Errorf("read pod %s: %w", filepath.Base(dir), err)
 		}
@@ -154,12 +154,12 @@ func (b *Backend) entry(dir string) (*entry, error) {
 	}
 	if e == nil || !os.SameFile(e.file, info) || !e.file.ModTime().Equal(info.ModTime()) {
 		pod := &corev1.Pod{}
-		err := read(path, pod)
-		if err == nil && (pod.UID == "" || pod.Name != filepath.Base(dir)) {
-			err = fmt.Errorf("read pod %s: %w", filepath.Base(dir), errDamaged)
+		err := readPod(path, pod)
+		if errors.Is(err, errDamaged) {
+			err = b.heal(dir, pod, err)
 		}
 		if err != nil {
-			delete(b.pods, dir)
+			b.drop(dir)
 			return nil, err
 		}
 		e = &entry{dir: dir, file: info, pod: pod}
@@ -178,6 +178,36 @@ func (b *Backend) entry(dir string) (*entry, error) {
 	copied := *e
 	copied.deletion, err = readDeletion(&copied)
 	return &copied, err
+}
+
+// readPod reads a pod, and refuses one that does not belong where it lies.
+func readPod(path string, pod *corev1.Pod) error {
+	err := read(path, pod)
+	if name := filepath.Base(filepath.Dir(path)); err == nil && (pod.UID == "" || pod.Name != name) {
+		err = fmt.Errorf("read pod %s: %w", name, errDamaged)
+	}
+	return err
+}
+
+// heal reads a pod from the copy of its file, and puts that in the file's place;
+// why is what is wrong with the file.
+func (b *Backend) heal(dir string, pod *corev1.Pod, why error) error {
+	*pod = corev1.Pod{}
+	if readPod(filepath.Join(dir, podCopy), pod) != nil {
+		return why
+	}
+	b.options.Logger.Warn().Err(why).Msg("the file of a pod is written again from its copy")
+	_ = writeDurable(filepath.Join(dir, podFile), pod) // if not now, then with the next look
+	return nil
+}
+
+// drop forgets a pod that cannot be read; b.mu is held. Whether it has vanished
+// is seen by the next pass.
+func (b *Backend) drop(dir string) {
+	if e := b.pods[dir]; e != nil {
+		b.dropped[dir] = e
+		delete(b.pods, dir)
+	}
 }
 
 // readDeletion reads whether a pod was asked to end. A request that is damaged is one.

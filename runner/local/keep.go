@@ -36,6 +36,7 @@ func (b *Backend) pass(deep bool) {
 		b.options.Logger.Warn().Err(err).Msg("read pods; tried again")
 		return
 	}
+	b.vanished()
 	for _, e := range all {
 		if e.outcome == nil && (deep || ended[e.dir] || e.deletion != nil) {
 			b.settle(e)
@@ -147,7 +148,7 @@ func lost(e *entry, s shimState) corev1.PodStatus {
 	}
 	status.Phase, status.Reason = corev1.PodFailed, ReasonShimLost
 	what := "the shim that held the pod is gone and left no outcome"
-	if s.Boot != "" && s.Boot != bootID() {
+	if now := bootID(); s.Boot != "" && now != "" && s.Boot != now {
 		status.Reason, what = ReasonMachineRestarted, "the machine was restarted while the pod ran"
 	}
 	status.Message = fmt.Sprintf("%s; last sign of life at %s", what, seen.UTC().Format(time.RFC3339))
@@ -172,9 +173,10 @@ func lost(e *entry, s shimState) corev1.PodStatus {
 // whether nothing of it is left.
 func killLeftovers(e *entry) bool {
 	var leaders []process
-	_ = read(filepath.Join(e.dir, sessionsFile), &leaders)
-	killSessions(leaders)
-	return killMarked(markPod+"="+string(e.pod.UID), 2*time.Second)
+	if err := read(filepath.Join(e.dir, sessionsFile), &leaders); scarce(err) || len(leaders) > 0 && leaders[0].Boot != "" && bootID() == "" {
+		return false // nothing can be looked at just now
+	}
+	return killSessions(leaders, 2*time.Second) && killMarked(markPod+"="+string(e.pod.UID), 2*time.Second)
 }
 
 // start starts the shim of a pod that has its place and no shim yet. To start
@@ -200,6 +202,9 @@ func (b *Backend) start(e *entry) {
 	b.shims[pid] = &shimChild{dir: e.dir}
 }
 
+// shimName is what shims are called in lists of processes.
+const shimName = "trainyard"
+
 func startShim(o Options, base []string, dir string) (int, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -211,7 +216,7 @@ func startShim(o Options, base []string, dir string) (int, error) {
 		return 0, err
 	}
 	defer log.Close()
-	argv := append([]string{"trainyard"}, append(append([]string{}, o.ShimArgs...), dir)...)
+	argv := append([]string{shimName}, append(append([]string{}, o.ShimArgs...), dir)...)
 	p, err := os.StartProcess(o.Executable, argv, &os.ProcAttr{
 		Dir: "/", Env: append([]string{"GOMAXPROCS=2"}, base...), Files: []*os.File{null, log, log}, Sys: &unix.SysProcAttr{Setsid: true},
 	})

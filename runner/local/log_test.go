@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -90,7 +91,8 @@ func TestLastOutputIsTold(t *testing.T) {
 	assert.Empty(t, pod.Annotations[repo.AnnotationOutput])
 }
 
-// A full disk costs output, never the program that writes it.
+// A full disk costs output, never the program that writes it, and the end of
+// the output comes when there is room again.
 func TestLogOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	if !exists("/dev/full") {
@@ -98,16 +100,19 @@ func TestLogOnAFullDisk(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "x.log")
 	require.NoError(t, os.Symlink("/dev/full", path))
-	l := &logFile{path: path, limit: 100}
-	for range 100 {
+	l := &logFile{path: path, limit: 1 << 20}
+	for range 10_000 {
 		n, err := l.Write([]byte("0123456789"))
 		require.NoError(t, err)
 		assert.Equal(t, 10, n)
 	}
+	assert.ErrorIs(t, l.Close(), unix.ENOSPC)
+	assert.Len(t, l.waiting, unsaved, "memory is not eaten up")
 	require.NoError(t, os.Remove(path))
-	_ = l.Close()
+	require.NoError(t, l.Close())
+	assert.Len(t, tailOf(path, 1<<20), unsaved)
 	_, err := l.Write([]byte("there is room again"))
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
-	assert.Equal(t, "there is room again", string(tailOf(path, 100)))
+	assert.Equal(t, "56789there is room again", string(tailOf(path, 24)))
 }

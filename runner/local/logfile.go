@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -8,15 +9,20 @@ import (
 	"sync"
 )
 
+// unsaved is how much output is kept in memory, its end, while it cannot be
+// written: as much as is read for a record.
+const unsaved = 64 << 10
+
 // logFile is a container's log: one file up to a size, and the one before it
-// as NAME.log.1. Nothing ever waits for it: output that cannot be written (a
-// full disk) is dropped, and the program goes on.
+// as NAME.log.1. The program never waits for it: of output that cannot be
+// written (a full disk) the end is kept until it can, and the rest is dropped.
 type logFile struct {
-	path  string
-	limit int64
-	mu    sync.Mutex
-	file  *os.File
-	size  int64
+	path    string
+	limit   int64
+	mu      sync.Mutex
+	file    *os.File
+	size    int64
+	waiting []byte // output that could not be written yet
 }
 
 func logPath(dir, container string) string { return filepath.Join(dir, logsDir, container+".log") }
@@ -27,14 +33,27 @@ func previous(path string) string { return path + ".1" }
 func (l *logFile) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for rest := p; len(rest) > 0; {
-		if l.file == nil && l.open() != nil {
-			break
+	rest := p
+	if len(l.waiting) > 0 {
+		rest = append(l.waiting, p...)
+	}
+	rest, _ = l.save(rest)
+	l.waiting = bytes.Clone(rest[max(0, len(rest)-unsaved):])
+	return len(p), nil
+}
+
+// save writes what it can, and returns what is left.
+func (l *logFile) save(rest []byte) ([]byte, error) {
+	for len(rest) > 0 {
+		if l.file == nil {
+			if err := l.open(); err != nil {
+				return rest, err
+			}
 		}
 		n := min(int64(len(rest)), l.limit-l.size)
 		if n <= 0 {
-			if os.Rename(l.path, previous(l.path)) != nil {
-				break
+			if err := os.Rename(l.path, previous(l.path)); err != nil {
+				return rest, err
 			}
 			l.file.Close()
 			l.file = nil
@@ -44,10 +63,10 @@ func (l *logFile) Write(p []byte) (int, error) {
 		l.size += int64(wrote)
 		rest = rest[wrote:]
 		if err != nil {
-			break
+			return rest, err
 		}
 	}
-	return len(p), nil
+	return nil, nil
 }
 
 func (l *logFile) open() error {
@@ -64,14 +83,17 @@ func (l *logFile) open() error {
 	return nil
 }
 
+// Close closes the file until more is written. An error says that output is
+// still waiting; a later Close tries again.
 func (l *logFile) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.file == nil {
-		return nil
+	var err error
+	l.waiting, err = l.save(l.waiting)
+	if l.file != nil {
+		err = errors.Join(err, l.file.Sync(), l.file.Close())
+		l.file = nil
 	}
-	err := errors.Join(l.file.Sync(), l.file.Close())
-	l.file = nil
 	return err
 }
 

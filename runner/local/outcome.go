@@ -70,17 +70,31 @@ func (s *shim) finish() error {
 		condition(&s.status, corev1.DisruptionTarget, true, "TerminationByKubelet", s.stop.message)
 	}
 	for {
-		err := writeDurable(outcomeFile, s.status)
+		err := s.saveLogs()
+		if err == nil {
+			err = writeDurable(outcomeFile, s.status)
+		}
 		if err == nil {
 			break
 		}
 		if info, statErr := os.Stat(s.dir); statErr != nil || !os.SameFile(info, s.identity) {
 			return err
 		}
-		time.Sleep(shimLook) // a full disk: the outcome waits here until there is room
+		time.Sleep(shimLook) // a full disk: log and outcome wait here until there is room
 	}
 	crash.At(crash.PodEnd, crash.After)
 	notifyDaemon()
+	return nil
+}
+
+// saveLogs writes the output that found no room before; an error says that
+// there still is none. Other troubles with a log hold no outcome up.
+func (s *shim) saveLogs() error {
+	for _, c := range s.containers {
+		if err := c.log.Close(); scarce(err) {
+			return err
+		}
+	}
 	return nil
 }
 

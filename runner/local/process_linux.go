@@ -61,10 +61,14 @@ func (p process) signal(sig unix.Signal) error {
 }
 
 // marked are the live processes whose environment holds exactly this variable.
-func marked(variable string) []int {
+// An error says that they cannot be looked for just now: nothing is known.
+func marked(variable string) ([]int, error) {
 	want := append([]byte{0}, append([]byte(variable), 0)...)
 	var found []int
-	entries, _ := os.ReadDir("/proc")
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
 	self := os.Getpid()
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
@@ -72,6 +76,9 @@ func marked(variable string) []int {
 			continue
 		}
 		text, err := os.ReadFile("/proc/" + e.Name() + "/environ")
+		if scarce(err) {
+			return nil, err
+		}
 		if err != nil || !bytes.Contains(append(append([]byte{0}, text...), 0), want) {
 			continue
 		}
@@ -79,15 +86,15 @@ func marked(variable string) []int {
 			found = append(found, pid)
 		}
 	}
-	return found
+	return found, nil
 }
 
 // killMarked kills every process that carries the variable, and those that they
 // start meanwhile, and says whether none was left when the time was over.
 func killMarked(variable string, within time.Duration) bool {
 	for end := time.Now().Add(within); ; {
-		left := marked(variable)
-		if len(left) == 0 {
+		left, err := marked(variable)
+		if err == nil && len(left) == 0 {
 			return true
 		}
 		for _, pid := range left {
@@ -176,6 +183,30 @@ func processes(match func([]string) bool) []int {
 			if f := statOf(pid); len(f) > 3 && f[0] != "Z" && f[0] != "X" && match(f) {
 				found = append(found, pid)
 			}
+		}
+	}
+	return found
+}
+
+// strays are the shims of pods below a directory whose own directory is gone:
+// they were started in it, and it was deleted.
+func strays(root string) []process {
+	var found []process
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		line, err := os.ReadFile("/proc/" + e.Name() + "/cmdline")
+		args := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+		if err != nil || len(args) < 2 || args[0] != shimName || !strings.HasPrefix(args[len(args)-1], root+"/") {
+			continue
+		}
+		p := thisProcess(pid)
+		cwd, err := os.Readlink("/proc/" + e.Name() + "/cwd")
+		if err == nil && strings.HasSuffix(cwd, " (deleted)") && p.alive() {
+			found = append(found, p)
 		}
 	}
 	return found

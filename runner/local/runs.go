@@ -66,6 +66,7 @@ func (b *Backend) Prepare(ctx context.Context, run *repo.Run, runAttempt int32) 
 	if err := writeDurable(path, own); err != nil {
 		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
 	}
+	b.prepared[run.ID] = true
 	delete(b.ports, dir) // clocks of file systems are too coarse to tell two changes apart
 	if err := syncDir(filepath.Dir(dir)); err != nil {
 		return nil, fmt.Errorf("prepare run %s: %w", run.ID, err)
@@ -270,6 +271,9 @@ func (b *Backend) Forget(ctx context.Context, run, namespace string) error {
 		return fmt.Errorf("forget run %s: %w", run, err)
 	}
 	defer unlock()
+	b.preparing.Lock()
+	delete(b.prepared, run)
+	b.preparing.Unlock()
 	dir := b.runDir(run)
 	if !exists(dir) {
 		return nil
@@ -306,6 +310,9 @@ func (b *Backend) configMaps(pod *corev1.Pod) (map[string]corev1.ConfigMap, erro
 // exclusive takes the lock of the whole directory: of ports and of the machine's resources.
 func (b *Backend) exclusive(ctx context.Context) (unlock func(), err error) {
 	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(b.dir, 0o700); err != nil { // somebody may have deleted it
 		return nil, err
 	}
 	f, err := lock(filepath.Join(b.dir, lockFile), true)

@@ -100,10 +100,15 @@ func openShim(dir string) (*shim, error) {
 	if !exists(admittedFile) {
 		return nil, s.held.Close()
 	}
-	for file, v := range map[string]any{podFile: s.pod, admittedFile: s.order} {
-		if err := read(file, v); err != nil {
-			return nil, err
-		}
+	err = read(podFile, s.pod)
+	if errors.Is(err, errDamaged) {
+		err = read(podCopy, s.pod)
+	}
+	if err == nil {
+		err = read(admittedFile, s.order)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if err := readOptional(objectsFile, &s.maps); err != nil {
 		return nil, err
@@ -140,7 +145,7 @@ func (s *shim) run() error {
 		now := time.Now()
 		s.reap(now)
 		s.look(now)
-		done := s.step(now)
+		done := s.ready() && s.step(now)
 		s.publish()
 		if done {
 			break
@@ -160,10 +165,27 @@ func (s *shim) begin() {
 	if d := s.pod.Spec.ActiveDeadlineSeconds; d != nil {
 		s.expires = time.Now().Add(seconds(*d))
 	}
-	var err error
-	if s.volumes, err = s.materialize(); err != nil {
+}
+
+// ready says whether the pod's volumes are there: a full disk may delay them.
+func (s *shim) ready() bool {
+	if s.volumes != nil || s.stop != nil {
+		return true
+	}
+	volumes, err := s.materialize()
+	if scarce(err) {
+		_ = discardMemory(s.pod.UID)
+		_ = scrub(volumesDir)
+		_ = os.Mkdir(volumesDir, 0o700)
+		for _, c := range s.containers {
+			c.postpone(time.Now(), err)
+		}
+		return false
+	}
+	if s.volumes = volumes; err != nil {
 		s.refuse("FailedMount", err)
 	}
+	return true
 }
 
 // refuse ends a pod that cannot be set up; trying again would change nothing.

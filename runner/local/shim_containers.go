@@ -79,13 +79,15 @@ func (s *shim) addContainers() {
 // start starts a container's command, or ends the container as one that cannot run.
 func (s *shim) start(c *container, now time.Time) {
 	spec, err := s.prepare(c)
+	if scarce(err) {
+		c.postpone(now, err)
+		return
+	}
 	if err != nil {
 		s.refuse("CreateContainerConfigError", err)
 		return
 	}
 	crash.At(crash.ContainerStart, crash.Before)
-	c.begun, c.startedAt, c.told, c.hook, c.hookUntil = true, now, false, 0, time.Time{}
-	c.exit = corev1.ContainerStateTerminated{StartedAt: metav1.NewTime(now)}
 	from, to, err := os.Pipe()
 	var note string
 	if err == nil {
@@ -97,6 +99,14 @@ func (s *shim) start(c *container, now time.Time) {
 	}
 	if err != nil {
 		from.Close()
+	}
+	if scarce(err) {
+		c.postpone(now, err)
+		return
+	}
+	c.begun, c.startedAt, c.told, c.hook, c.hookUntil = true, now, false, 0, time.Time{}
+	c.exit = corev1.ContainerStateTerminated{StartedAt: metav1.NewTime(now)}
+	if err != nil {
 		c.exit.ExitCode, c.exit.Reason, c.exit.Message = 128, "ContainerCannotRun", err.Error()
 		var failure *startFailure
 		if errors.As(err, &failure) {
@@ -118,6 +128,13 @@ func (s *shim) start(c *container, now time.Time) {
 	s.sessions = append(slices.DeleteFunc(s.sessions, process.over), thisProcess(c.pid))
 	_ = write(sessionsFile, s.sessions, false)
 	crash.At(crash.ContainerStart, crash.After)
+}
+
+// postpone puts a start off that the machine has nothing left for: a full disk
+// is no fault of the job.
+func (c *container) postpone(now time.Time, err error) {
+	c.nextStart = now.Add(shimLook)
+	c.status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating", Message: err.Error()}}
 }
 
 // prepare works out what to run, where, and with what around it.

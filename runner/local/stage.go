@@ -59,6 +59,8 @@ func (s *shim) launch(c *container, spec stageSpec, environ []string, out *os.Fi
 					return pid, "", nil
 				case errors.As(err, &failure) && !failure.Mount:
 					return 0, "", &startFailure{code: failure.Code, err: failure}
+				case errors.Is(err, errScarce):
+					return 0, "", err // later it will be with its volumes
 				}
 				note = err.Error()
 			}
@@ -107,10 +109,14 @@ func spawn(path string, argv []string, dir string, environ []string, attr *unix.
 func (s *shim) stage(c *container, attr *unix.SysProcAttr, spec stageSpec, environ []string, out *os.File) (int, error) {
 	file := filepath.Join(s.dir, execDir, c.spec.Name+".json")
 	spec.Scratch, spec.Shim = filepath.Join(s.dir, execDir, c.spec.Name), os.Getpid()
-	if err := os.MkdirAll(spec.Scratch, 0o700); err != nil {
-		return 0, err
+	err := os.MkdirAll(spec.Scratch, 0o700)
+	if err == nil {
+		err = write(file, spec, false)
 	}
-	if err := write(file, spec, false); err != nil {
+	if scarce(err) { // the kernel says the same of namespaces that it does not allow
+		err = fmt.Errorf("%w: %w", errScarce, err)
+	}
+	if err != nil {
 		return 0, err
 	}
 	self, err := selfExecutable()

@@ -16,6 +16,7 @@ import (
 // Files of a pod's directory.
 const (
 	podFile      = "pod.json"
+	podCopy      = "pod.copy.json"
 	objectsFile  = "objects.json"
 	admittedFile = "admitted.json"
 	lockFile     = "lock"
@@ -34,6 +35,20 @@ const (
 
 // errDamaged marks a file that is there but cannot be understood.
 var errDamaged = errors.New("damaged")
+
+// errScarce marks a start that is to be tried again.
+var errScarce = errors.New("the machine has nothing left for it just now")
+
+// scarce says whether an error is one of a machine that has nothing left just
+// now (room on the disk, files, processes, memory): trying again later helps.
+func scarce(err error) bool {
+	for _, e := range []error{unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.EAGAIN, unix.ENOMEM} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
 
 // writeDurable publishes v at path and returns once it would survive a loss of power.
 func writeDurable(path string, v any) error {

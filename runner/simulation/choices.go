@@ -19,9 +19,6 @@ func (c *choices) begin() {
 	c.at = 0
 }
 
-// over says whether nothing is left that can be drawn again.
-func (c *choices) over() bool { return c.again != nil && len(c.starts) >= len(c.again) }
-
 // below draws a number from 0 to n-1. n is at most 65536.
 func (c *choices) below(n int) int {
 	if n <= 1 {

@@ -122,6 +122,19 @@ func (w *world) start(p *pod) {
 	})
 }
 
+// cutOff takes the sandbox of a pod away between the creation of its container
+// and its start. Its kubelet makes no other one.
+func (w *world) cutOff(p *pod) {
+	p.cutOff = true
+	w.update(p, func(api *corev1.Pod) {
+		api.Spec.RestartPolicy = corev1.RestartPolicyNever
+		api.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", ContainerID: "made"}}
+		api.Status.Conditions = append(clip(api.Status.Conditions), corev1.PodCondition{
+			Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse, LastTransitionTime: w.told(),
+		})
+	})
+}
+
 // end lets a pod end with an exit code.
 func (w *world) end(p *pod, code int32) {
 	if p.ended() {

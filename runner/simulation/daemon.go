@@ -3,7 +3,6 @@ package simulation
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"runtime/debug"
 	"time"
@@ -54,7 +53,7 @@ func (d *daemon) spawn(name string, body func(t *thread)) {
 		t.yield = yield
 		defer func() {
 			if r := recover(); r != nil && r != any(killed{}) {
-				panic(fmt.Sprintf("%v\n%s", r, debug.Stack())) // the stack ends here
+				d.laws.breaks("panic: %v\n%s", r, debug.Stack())
 			}
 		}()
 		body(t)

@@ -23,6 +23,7 @@ type fate struct {
 	taken    bool  // by the cluster: preempted, evicted, its node lost
 	endedAt  time.Time
 	unclear  bool // it was deleted so soon after its end that nobody can tell what came first
+	cutOff   bool // it lost its sandbox before it had started, and never starts
 	late     bool // it was asked for by a request that nobody waited for any more
 }
 
@@ -51,6 +52,8 @@ func (w *world) live() {
 		if n := w.below(nodes + 1); n > 0 && !w.cluster.nodes[n-1].silent {
 			w.place(p, n)
 		}
+	case p.cutOff:
+		w.pass()
 	case !p.running():
 		w.start(p)
 	default:
@@ -185,6 +188,9 @@ func (w *world) harm() {
 		w.say("pod %s is evicted", p.name)
 		w.disrupt(p, "EvictionByEvictionAPI")
 		w.end(p, exitKilled)
+	case kind == 1 && p.node > 0 && !p.deleting() && !outlives(p.api):
+		w.say("pod %s loses its sandbox before it has started", p.name)
+		w.cutOff(p)
 	case kind == 2 && p.node > 0:
 		w.say("pod %s is preempted", p.name)
 		w.disrupt(p, "PreemptionByScheduler")

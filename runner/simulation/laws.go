@@ -284,6 +284,8 @@ func (l *laws) truth(a *repo.TaskAttemptRecord, f *fate) {
 		wrong("it had ended by itself")
 	case a.Result == repo.Failed && !f.asked && a.ExitCode != nil && *a.ExitCode != f.code:
 		wrong("another exit code")
+	case a.Reason == runner.ReasonCutOff && (!f.cutOff || !a.Free):
+		wrong("it could have started, or its end counts")
 	case a.Reason == runner.ReasonStartDeadline: // it was to be given up anyhow
 	case a.Result == repo.Failed && f.asked && f.byOthers && !f.byUs && !f.taken && (a.Class != repo.Transient || !a.Free):
 		wrong("it was deleted by hand, which is nobody's fault")

@@ -15,7 +15,6 @@ type remote struct {
 	head    *commit // of the status branch; nil for none
 	weather weather
 	refuses bool // takes no push
-	number  int
 	// lost is what the branch held before somebody put an older state back, until
 	// a daemon has put it right.
 	lost     *commit

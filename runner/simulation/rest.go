@@ -83,7 +83,7 @@ func (w *world) settle() bool {
 		return true
 	}
 	for _, p := range slices.Clone(w.cluster.pods) {
-		if !p.ended() {
+		if !p.ended() && (!p.cutOff || p.deleting()) { // or somebody has to give it up
 			w.steps++
 			w.finish(p)
 			moved = true
@@ -234,7 +234,7 @@ func (l *laws) accounted(w *world, f *fate) bool {
 
 // counters equal what really happened in the attempt that a record shows.
 func (l *laws) counters(w *world, rec *repo.Record) {
-	if rec.Run == nil {
+	if rec.Run == nil || l.loose {
 		return
 	}
 	job := w.repository.version(rec.Key(), rec.Run.Digest)
