@@ -258,7 +258,7 @@ func (l *laws) outcome(c *commit, rec *repo.Record, a *repo.TaskAttemptRecord) {
 		l.breaks("pod %s is %s (%s), and goes on", a.Pod, a.Result, a.Reason)
 		return
 	}
-	l.truth(a, f)
+	l.truth(rec.Run, a, f)
 	if a.Result == repo.Failed && !l.mute[a.Pod] && !f.unclear && !l.loose && (a.Log != "" || !f.asked) {
 		if text, ok := c.tail(tailPath(rec.Key(), a.Log)); !ok || text != logOf(a.Pod) {
 			l.breaks("pod %s has failed, and the end of its log is lost", a.Pod)
@@ -267,7 +267,7 @@ func (l *laws) outcome(c *commit, rec *repo.Record, a *repo.TaskAttemptRecord) {
 }
 
 // truth holds an outcome against the fate of its pod.
-func (l *laws) truth(a *repo.TaskAttemptRecord, f *fate) {
+func (l *laws) truth(run *repo.RunRecord, a *repo.TaskAttemptRecord, f *fate) {
 	wrong := func(why string) {
 		l.breaks("pod %s is %s (%s, %s): %s: %+v", a.Pod, a.Result, a.Reason, a.Class, why, *f)
 	}
@@ -286,10 +286,16 @@ func (l *laws) truth(a *repo.TaskAttemptRecord, f *fate) {
 		wrong("another exit code")
 	case a.Reason == runner.ReasonCutOff && (!f.cutOff || !a.Free):
 		wrong("it could have started, or its end counts")
+	case definitionLost(run): // with the rules by which failures are judged
 	case a.Reason == runner.ReasonStartDeadline: // it was to be given up anyhow
 	case a.Result == repo.Failed && f.asked && f.byOthers && !f.byUs && !f.taken && (a.Class != repo.Transient || !a.Free):
 		wrong("it was deleted by hand, which is nobody's fault")
 	case a.Result == repo.Failed && f.taken && !f.byUs && !a.Free:
 		wrong("the cluster took it, which is nobody's fault")
 	}
+}
+
+// definitionLost says that a run ends because nobody has its definition any more.
+func definitionLost(run *repo.RunRecord) bool {
+	return run != nil && (run.Ending != nil && run.Ending.Reason == runner.ReasonDefinitionLost || run.Outcome != nil && run.Outcome.Reason == runner.ReasonDefinitionLost)
 }
