@@ -59,7 +59,7 @@ func TestOperators(t *testing.T) {
 		names = append(names, rule.Name)
 	}
 	assert.Equal(t, []string{
-		"ContainerTransientFailed", "ContainerTransientConflictFailed", "ContainerPermanentFailed", "PodExternalDeleted",
+		"ContainerTransientFailed", "ContainerTransientConflictFailed", "ContainerPermanentFailed", "PodExternalDeleted", "PodNodeLost", "ContainerStartInterrupted",
 		"Mine", "ContainerUnrecognizedFailed", "PodFailedWithoutFailedContainer",
 	}, names, "the file takes the place of the shipped list, behind what is predefined")
 	pod := tf.Roles[0].Template.Spec

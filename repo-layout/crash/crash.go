@@ -98,7 +98,7 @@ func Points() []Point {
 	add(Daemon, []Moment{After}, Decide)
 	add(Daemon, through, StateLock, Fetch, PackAdopt, Push, RunForget, PodCreate, PodDelete, PodRemove, PodLost)
 	add(Daemon, through, files("HEAD", "config", "shallow", "packed-refs", "current", "pack.idx",
-		"run.json", "attempt.json", "pod.json", "objects.json", "admitted.json", "delete.json", "released", "outcome.json")...)
+		"run.json", "attempt.json", "pod.json", "pod.copy.json", "objects.json", "admitted.json", "delete.json", "released", "outcome.json")...)
 	add(Shim, around, ShimBegin)
 	add(Shim, through, ContainerStart, ContainerEnd, PodEnd)
 	add(Shim, through, files("shim.json", "sessions.json", "status.json", "outcome.json")...)
