@@ -96,11 +96,11 @@ func (y *yard) endAll() {
 }
 
 // yardScript is what a job's tasks do. A number alone names no process: a stranger
-// may have it by now. $$$$ is a shell's $$: pods expand $$ to $.
+// may have it by now; and one without memory runs no more. $$$$ is a shell's $$: pods expand $$ to $.
 const yardScript = `id=$TRAINYARD_RUN_ID/$TRAINYARD_RUN_ATTEMPT/$TRAINYARD_ROLE-$TRAINYARD_INDEX/$TRAINYARD_TASK_ATTEMPT
 cd %[1]s; pid=%[2]s.pid-$TRAINYARD_INDEX
 born() { cut -d ' ' -f 22 /proc/$1/stat; }
-if [ -s $pid ] && read p at < $pid && kill -0 $p && [ "$(born $p)" = "$at" ] && ! grep -q zombie /proc/$p/status; then echo overlap $id >> %[2]s; fi 2>/dev/null
+if [ -s $pid ] && read p at < $pid && kill -0 $p && [ "$(born $p)" = "$at" ] && grep -q VmSize /proc/$p/status; then echo overlap $id >> %[2]s; fi 2>/dev/null
 echo $$$$ $(born $$$$) > $pid; echo start $id >> %[2]s
 %[3]s
 echo last words of $id; echo end $id >> %[2]s; exit %[4]d`
