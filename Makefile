@@ -23,10 +23,10 @@ cluster: # the control plane and the node that tests run on; the first time take
 	go run ./e2e/cluster/node/build
 
 test: cluster simulate # everything: rules, real Git, real processes, the examples, the whole program
-	go test $(RACE) -timeout 20m ./...
+	go test $(RACE) -timeout 40m ./...
 
 test-e2e: cluster # the whole program alone
-	go test -count=1 -timeout 20m ./e2e
+	go test -count=1 -timeout 40m ./e2e
 
 DURATION := 30m
 SEED := 1
