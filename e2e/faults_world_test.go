@@ -190,7 +190,7 @@ func (y *yard) held() (names []string) {
 	pods, err := filepath.Glob(filepath.Join(y.state, "local", "pods", "*", "*"))
 	require.NoError(y.t, err)
 	for _, dir := range pods {
-		if _, err := os.Stat(filepath.Join(dir, "released")); err != nil {
+		if _, err := os.Stat(filepath.Join(dir, "released")); err != nil && !strings.HasPrefix(filepath.Base(dir), ".") {
 			files, _ := filepath.Glob(filepath.Join(dir, "*.json"))
 			for i := range files {
 				files[i] = filepath.Base(files[i])

@@ -158,8 +158,11 @@ func TestInterruptedStarts(t *testing.T) {
 		left := filepath.Join(dir, "pods", "ns", ".new-1")
 		require.NoError(t, os.MkdirAll(left, 0o700))
 		require.NoError(t, os.Chtimes(left, time.Time{}, time.Now().Add(-time.Hour)))
-		b := open(t, dir)
+		b := open(t, dir, func(o *Options) { o.rescan = 10 * time.Millisecond })
 		assert.NoDirExists(t, left)
+		require.NoError(t, os.MkdirAll(left, 0o700))
+		require.NoError(t, os.Chtimes(left, time.Time{}, time.Now().Add(-time.Hour)))
+		eventually(t, "what a running daemon left goes too", func() bool { return !exists(left) })
 		run(t, b, testPod("whole", "true"), corev1.PodSucceeded)
 	})
 }

@@ -152,6 +152,9 @@ func (o *Options) complete() error {
 	return nil
 }
 
+// sweepEvery is after how many rescans leftovers are looked for.
+const sweepEvery = 30
+
 // keep makes a pass whenever something changed, and one that looks at
 // everything each rescan.
 func (b *Backend) keep(ctx context.Context) {
@@ -162,7 +165,7 @@ func (b *Backend) keep(ctx context.Context) {
 			b.socket.Close()
 		}
 	}()
-	for {
+	for n := 1; ; {
 		select {
 		case <-ctx.Done():
 			return
@@ -170,6 +173,9 @@ func (b *Backend) keep(ctx context.Context) {
 			b.pass(false)
 		case <-tick.C:
 			b.pass(true)
+			if n++; n%sweepEvery == 0 { // no room or no descriptor, and even removing fails
+				b.sweep()
+			}
 			if b.socket != nil && !exists(filepath.Join(b.dir, socketName)) {
 				b.socket.Close() // it was deleted: nobody would find it any more
 				b.listen()
