@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -44,11 +45,12 @@ func serverFaults() []outside {
 			}
 		})},
 		{name: "the Git server cuts connections in the middle of a pack", begin: spoils(func(y *yard, _ <-chan struct{}) spoiler {
-			var mu sync.Mutex
+			var mu sync.Mutex // the server's requests come side by side, and beside the scheme's own draws
+			rng := rand.New(rand.NewPCG(y.rng.Uint64(), 0))
 			return cutting(func() int {
 				mu.Lock()
 				defer mu.Unlock()
-				return y.rng.IntN(400)
+				return rng.IntN(400)
 			})
 		})},
 		{name: "the Git server takes pushes and never says so", begin: spoils(func(*yard, <-chan struct{}) spoiler {
