@@ -32,7 +32,8 @@ type Branch interface {
 // branch that knows of an end is not overwritten by one that does not. It was
 // written by another daemon of the same environment, and whoever meets it reads
 // everything again. An older state of the branch that somebody put back knows
-// of no such end, and is overwritten; so is what people change by hand.
+// of no such end, and is overwritten; so is what people change by hand, unless it
+// is how a pod has ended, or a run: that nobody can tell from another daemon's word.
 
 // Revise says what a push of the book writes to a branch as it is now: its
 // changes, and every other record at which somebody else has been, as it was. It

@@ -148,7 +148,7 @@ func (l *Loop) createEach(ctx context.Context, now time.Time, e *entry, run *rep
 	for len(rest) > 0 && w.enter() {
 		a := rest[0]
 		rest = rest[1:]
-		if w.most == 1 {
+		if w.most == 1 { // nothing goes on beside it: the order of effects is that of the actions
 			w.leave(l.create(ctx, now, e, run, a, addr))
 			continue
 		}

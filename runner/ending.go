@@ -282,12 +282,15 @@ func (d *decision) closeAttempt() {
 	d.def = nil
 }
 
-// lastEnd is when the last task attempt of the present attempt ended; now, if none did.
+// lastEnd is when the last task attempt of the present attempt ended that had a
+// pod; now, if none had.
 func (d *decision) lastEnd() time.Time {
 	var at time.Time
 	d.tasks(func(_ *repo.RoleRecord, t *repo.TaskRecord) {
-		if a := last(t); a != nil && a.UID != "" && a.FinishedAt != nil && a.FinishedAt.After(at) {
-			at = a.FinishedAt.Time
+		for i := range t.Attempts { // its last may have been planned, and not come to be
+			if a := &t.Attempts[i]; a.UID != "" && a.FinishedAt != nil && a.FinishedAt.After(at) {
+				at = a.FinishedAt.Time
+			}
 		}
 	})
 	if at.Before(d.rec.Run.StartedAt.Time) {

@@ -363,3 +363,24 @@ func TestOwnDeletionsAreKnownAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestRunWaitsFromTheLastEnd: the back-off of a run begins when its last pod has
+// ended, also if the task of that pod was about to be tried again.
+func TestRunWaitsFromTheLastEnd(t *testing.T) {
+	w := pushed(t, budgets(repo.ByFault, 0, 1), func(j *repo.Job) {
+		j.Retry.Backoff = repo.Backoff{Initial: 10 * time.Minute, Factor: 1}
+	})
+	w.settle()
+	w.start("main-0", "main-1")
+	w.settle()
+	w.sleep(5 * time.Minute)
+	w.delete(w.latest("main-1"), false) // by hand
+	w.decide()                          // that it is tried again, and there it stays
+	require.Len(t, w.task("main-1").Attempts, 2)
+	w.end("main-0", 1) // decides the attempt; it was earlier, and is heard of late
+	w.latest("main-0").EndedAt = w.now.Add(-4 * time.Minute)
+	last := w.now
+	w.settle()
+	require.EqualValues(t, 1, w.record.Run.Attempt)
+	assert.WithinDuration(t, last.Add(10*time.Minute), w.record.Run.RetryAt.Time, 2*time.Minute)
+}

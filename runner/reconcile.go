@@ -48,7 +48,7 @@ func (l *Loop) Reconcile(ctx context.Context, now time.Time, key repo.Key) {
 	if ctx.Err() == nil {
 		l.complain(now, e, err)
 	}
-	wait := passBackoff(e.failures)
+	wait := Backoff(e.failures)
 	if l.failing > many && e.failures > 5 {
 		wait = time.Minute // one of them is soon to find out for all
 	}
@@ -118,8 +118,8 @@ const resync = 5 * time.Minute
 // seconds after a fault has ended all is to work again.
 const longestWait = 8 * time.Second
 
-// passBackoff is how long to wait after that many passes in a row met an error.
-func passBackoff(failures int) time.Duration {
+// Backoff is how long to wait after that many tries in a row met an error.
+func Backoff(failures int) time.Duration {
 	return min(longestWait, 250*time.Millisecond<<min(failures, 10))
 }
 
@@ -386,7 +386,7 @@ func (l *Loop) do(ctx context.Context, now time.Time, e *entry, a Action) error 
 		}
 		err := l.backend.Delete(ctx, e.key.Namespace, a.Pod, a.UID, grace)
 		if apierrors.IsConflict(err) { // the pod is not what Decide saw: look again
-			l.queue.add(e.key, now.Add(passBackoff(0)))
+			l.queue.add(e.key, now.Add(Backoff(0)))
 			return nil
 		}
 		return err

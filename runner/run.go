@@ -59,7 +59,7 @@ func (l *Loop) untilLoaded(ctx context.Context, once bool) error {
 			return err
 		}
 		l.opts.Log.Error().Err(err).Msg("records cannot be read; nothing starts until they can")
-		if !sleep(ctx, passBackoff(failures), nil) {
+		if !sleep(ctx, Backoff(failures), nil) {
 			return ctx.Err()
 		}
 	}
@@ -190,7 +190,7 @@ func (l *Loop) publishLoop(ctx context.Context, once bool) error {
 				return fmt.Errorf("records cannot be pushed; the pods keep them for the next daemon: %w", err)
 			}
 			l.opts.Log.Error().Err(err).Msg("records cannot be pushed; they wait, and jobs go on")
-			wait, hurry = max(wait, passBackoff(failures)), nil
+			wait, hurry = max(wait, Backoff(failures)), nil
 			poke(l.dirty)
 		} else {
 			failures = 0
@@ -236,10 +236,10 @@ func (l *Loop) watchLoop(ctx context.Context) error {
 		l.opts.Log.Error().Err(err).Msg("pods cannot be watched")
 		l.mu.Lock()
 		for key := range l.jobs { // what changed meanwhile was told to nobody
-			l.queue.add(key, time.Now().Add(passBackoff(failures)+time.Second))
+			l.queue.add(key, time.Now().Add(Backoff(failures)+time.Second))
 		}
 		l.mu.Unlock()
-		if !sleep(ctx, passBackoff(failures), nil) {
+		if !sleep(ctx, Backoff(failures), nil) {
 			return ctx.Err()
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
+	"github.com/trainyard/trainyard/runner"
 )
 
 // reader reads the watched branch for as long as the daemon lives, whoever
@@ -42,7 +43,7 @@ func (d *Daemon) read(ctx context.Context) error {
 			return err
 		case err != nil:
 			failures++
-			wait = max(wait, pollBackoff(failures))
+			wait = max(wait, runner.Backoff(failures))
 			d.opts.Log.Error().Err(err).Msg("the repository cannot be read; jobs go on")
 		case defs != nil:
 			failures = 0
@@ -61,11 +62,6 @@ func (d *Daemon) read(ctx context.Context) error {
 			timer.Stop()
 		}
 	}
-}
-
-// pollBackoff is how long to wait after that many looks in a row that failed.
-func pollBackoff(failures int) time.Duration {
-	return min(8*time.Second, 250*time.Millisecond<<min(failures, 8))
 }
 
 // passOn tells whoever leads that something is new, as a webhook reaches one of
