@@ -375,8 +375,9 @@ func (x *chaos) settle() {
 		if time.Now().After(deadline) {
 			for _, j := range open {
 				rec, _ := x.clusterRecord(j.name)
-				x.t.Errorf("%s is %s (%s: %s), and should be %s", j.name, rec.Phase, rec.Reason, rec.Message, j.phase)
+				x.say("%s is %s (%s: %s), and should be %s", j.name, rec.Phase, rec.Reason, rec.Message, j.phase)
 			}
+			x.t.Errorf("%d jobs have not come to rest", len(open))
 			x.diagnose()
 			x.t.FailNow()
 		}
@@ -398,11 +399,11 @@ func (x *chaos) settle() {
 // diagnose tells what there is, for whoever looks into a round that does not end.
 func (x *chaos) diagnose() {
 	left, err := x.left()
-	x.t.Logf("there are %v %s", err, strings.Join(left, "; "))
+	x.say("there are %v %s", err, strings.Join(left, "; "))
 	x.diagnoseWaiting()
 	if x.real != nil {
 		for pod, s := range x.stories() {
-			x.t.Logf("%s says: %d starts, lives from %s to %s, exits %q", pod, s.starts, s.first, s.last, s.code)
+			x.say("%s says: %d starts, lives from %s to %s, exits %q", pod, s.starts, s.first, s.last, s.code)
 		}
 	}
 }
@@ -417,14 +418,14 @@ func (x *chaos) diagnoseWaiting() {
 	}
 	for _, p := range pods.Items {
 		status, _ := json.Marshal(p.Status)
-		x.t.Logf("%s waits: %s", p.Name, status)
+		x.say("%s waits: %s", p.Name, status)
 		events, err := core.Events(x.namespace).List(x.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(p.UID)})
 		if err != nil {
 			x.t.Logf("events: %v", err)
 			return
 		}
 		for _, e := range events.Items {
-			x.t.Logf("%s: %s %s: %s (%d times)", p.Name, e.LastTimestamp.Format(time.TimeOnly), e.Reason, e.Message, e.Count)
+			x.say("%s: %s %s: %s (%d times)", p.Name, e.LastTimestamp.Format(time.TimeOnly), e.Reason, e.Message, e.Count)
 		}
 	}
 }
