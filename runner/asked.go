@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -24,35 +25,50 @@ func (l *Loop) asks(e *entry, pod string) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.ask(pod, true)
+	if _, known := e.asked[pod]; !known {
+		e.asked[pod] = time.Time{}
+	}
 }
 
-// answered notes that a pod will not be, if that is what the answer says for certain.
-func (l *Loop) answered(e *entry, pod string, err error) {
-	code := statusCode(err)
-	if code < http.StatusBadRequest || code >= http.StatusInternalServerError || code == http.StatusRequestTimeout || apierrors.IsAlreadyExists(err) {
-		return
-	}
+// answered notes that a pod is there, or will not be, if that is what the answer
+// to who asked for it says for certain.
+func (l *Loop) answered(now time.Time, e *entry, pod string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.ask(pod, false)
-}
-
-// ask makes a copy: Decide may be reading the other. l.mu is held.
-func (e *entry) ask(pod string, yes bool) {
-	if e.asked[pod] == yes {
+	if _, asked := e.asked[pod]; !asked {
 		return
 	}
-	asked := make(map[string]bool, len(e.asked)+1)
-	for p := range e.asked {
-		asked[p] = true
+	switch code := statusCode(err); {
+	case err == nil, apierrors.IsAlreadyExists(err):
+		e.asked[pod] = now
+	case code < http.StatusBadRequest, code >= http.StatusInternalServerError, code == http.StatusRequestTimeout:
+	default:
+		delete(e.asked, pod)
 	}
-	if yes {
-		asked[pod] = true
-	} else {
-		delete(asked, pod)
+}
+
+// unanswered are the creations without those of pods that are there by the
+// backend's own word, and of which it is soon to tell.
+func (l *Loop) unanswered(now time.Time, e *entry, creations []Action) []Action {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(creations, func(a Action) bool {
+		at := e.asked[a.Pod]
+		told := !at.IsZero() && now.Sub(at).Abs() < longestWait
+		if told {
+			l.queue.add(e.key, at.Add(longestWait))
+		}
+		return told
+	})
+}
+
+// unseen are the pods that may be there without anybody having seen them. l.mu is held.
+func (e *entry) unseen() map[string]bool {
+	pods := make(map[string]bool, len(e.asked))
+	for pod := range e.asked {
+		pods[pod] = true
 	}
-	e.asked = asked
+	return pods
 }
 
 // found takes out of what was asked for the pods that are seen. It adds what is not
@@ -62,14 +78,17 @@ func (l *Loop) found(ctx context.Context, e *entry, all []corev1.Pod) ([]corev1.
 	if !late {
 		return all, nil
 	}
-	l.mu.Lock()
-	var seek []string
+	seen := make(map[string]bool, len(all))
 	for i := range all {
-		e.ask(all[i].Name, false)
+		seen[all[i].Name] = true
 	}
+	l.mu.Lock()
+	maps.DeleteFunc(e.asked, func(pod string, _ time.Time) bool { return seen[pod] })
+	var seek []string
 	e.attempts(func(a *repo.TaskAttemptRecord) {
-		due := a.UID != "" || a.Stop != "" && e.asked[a.Pod]
-		if a.Outcome == nil && due && !slices.ContainsFunc(all, func(p corev1.Pod) bool { return p.Name == a.Pod }) {
+		_, asked := e.asked[a.Pod]
+		due := a.UID != "" || a.Stop != "" && asked
+		if a.Outcome == nil && due && !seen[a.Pod] {
 			seek = append(seek, a.Pod)
 		}
 	})
@@ -79,7 +98,7 @@ func (l *Loop) found(ctx context.Context, e *entry, all []corev1.Pod) ([]corev1.
 		switch {
 		case apierrors.IsNotFound(err):
 			l.mu.Lock()
-			e.ask(name, false)
+			delete(e.asked, name)
 			l.mu.Unlock()
 		case err != nil:
 			return nil, err
@@ -94,7 +113,8 @@ func (l *Loop) found(ctx context.Context, e *entry, all []corev1.Pod) ([]corev1.
 func (e *entry) seeks() (yes bool) {
 	if len(e.asked) > 0 {
 		e.attempts(func(a *repo.TaskAttemptRecord) {
-			yes = yes || a.Outcome == nil && a.Stop != "" && a.UID == "" && e.asked[a.Pod]
+			_, asked := e.asked[a.Pod]
+			yes = yes || a.Outcome == nil && a.Stop != "" && a.UID == "" && asked
 		})
 	}
 	return yes

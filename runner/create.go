@@ -175,7 +175,7 @@ func (l *Loop) create(ctx context.Context, now time.Time, e *entry, run *repo.Ru
 	if err == nil {
 		l.asks(e, pod.Name)
 		err = l.backend.Create(ctx, pod)
-		l.answered(e, pod.Name, err)
+		l.answered(now, e, pod.Name, err)
 	}
 	switch {
 	case err == nil:

@@ -81,11 +81,11 @@ type entry struct {
 	prepared  map[string]repo.Addresses
 	refused   map[string]string
 	troubles  map[string]string
-	asked     map[string]bool   // pods that may have been created, and nobody has seen
-	tails     map[string]string // by pod, until pushed
-	late      []repo.Tail       // the same, of pods that the record does not name any more
-	failures  int               // passes in a row that met an error
-	cause     string            // of the last of them
+	asked     map[string]time.Time // pods that may have been created, and nobody has seen; when the backend said that they were, if it has
+	tails     map[string]string    // by pod, until pushed
+	late      []repo.Tail          // the same, of pods that the record does not name any more
+	failures  int                  // passes in a row that met an error
+	cause     string               // of the last of them
 	settled   bool
 	damaged   string // why its record cannot be read: nothing of it is touched
 }
@@ -143,7 +143,10 @@ func (l *Loop) Load(ctx context.Context) error {
 func (l *Loop) entry(key repo.Key) *entry {
 	e := l.jobs[key]
 	if e == nil {
-		e = &entry{key: key, prepared: map[string]repo.Addresses{}, refused: map[string]string{}, troubles: map[string]string{}, tails: map[string]string{}}
+		e = &entry{
+			key: key, prepared: map[string]repo.Addresses{}, refused: map[string]string{}, troubles: map[string]string{},
+			asked: map[string]time.Time{}, tails: map[string]string{},
+		}
 		l.jobs[key] = e
 	}
 	return e

@@ -140,7 +140,7 @@ func (l *Loop) pass(ctx context.Context, now time.Time, e *entry) error {
 	}
 	in := Input{
 		Now: now, Environment: l.opts.Environment, Revision: l.revision, Key: e.key, Job: e.job, Invalid: e.invalid, Withheld: e.withheld,
-		Record: e.record, Published: e.published, Runs: e.runs, Pods: pods, Refused: e.refused, Troubles: e.troubles, Asked: e.asked,
+		Record: e.record, Published: e.published, Runs: e.runs, Pods: pods, Refused: e.refused, Troubles: e.troubles, Asked: e.unseen(),
 	}
 	l.mu.Unlock()
 	if in.Job != nil {
@@ -310,11 +310,7 @@ func (e *entry) tidy() {
 	maps.DeleteFunc(e.tails, func(pod, _ string) bool { return !told[pod] })
 	maps.DeleteFunc(e.refused, func(pod, _ string) bool { return !named[pod] })
 	maps.DeleteFunc(e.troubles, func(pod, _ string) bool { return !named[pod] })
-	for pod := range e.asked {
-		if !named[pod] {
-			e.ask(pod, false)
-		}
-	}
+	maps.DeleteFunc(e.asked, func(pod string, _ time.Time) bool { return !named[pod] })
 }
 
 // attempts calls f for every task attempt in the record.
@@ -367,7 +363,7 @@ func (l *Loop) perform(ctx context.Context, now time.Time, e *entry, out Output)
 			first = err
 		}
 	}
-	if len(creations) == 0 {
+	if creations = l.unanswered(now, e, creations); len(creations) == 0 {
 		return first
 	}
 	if err := l.createAll(ctx, now, e, out.Run, creations); err != nil && first == nil {
