@@ -39,8 +39,9 @@ type Backend interface {
 	Release(ctx context.Context, namespace, name, uid string) error
 	// Forget removes what Prepare made, when the run's pods are gone.
 	Forget(ctx context.Context, run, namespace string) error
-	// Watch reports jobs whose pods changed, until ctx ends. A key without a name
-	// says that the backend is back after it was away.
+	// Watch reports jobs whose pods changed, also before it was called when nobody
+	// else watched, until ctx ends. A key without a name says that the backend is
+	// back after it was away.
 	Watch(ctx context.Context, changed func(repo.Key)) error
 	// Log is the end of a container's log, of all containers if it is "".
 	Log(ctx context.Context, namespace, name, container string, tail int64, follow bool) (io.ReadCloser, error)

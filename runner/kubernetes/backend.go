@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
+	"github.com/trainyard/trainyard/runner/changes"
 )
 
 // Options of a Backend.
@@ -66,13 +67,14 @@ type Backend struct {
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
 
-	writes chan struct{} // a place for each write that is under way
-	news   chan announcement
-	bare   chan struct{} // has room for one: a run was prepared without its service
-	gangs  gangs
-	work   context.Context // of what goes on until Close
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+	writes  chan struct{} // a place for each write that is under way
+	news    chan announcement
+	bare    chan struct{} // has room for one: a run was prepared without its service
+	changes changes.Feed  // of pods
+	gangs   gangs
+	work    context.Context // of what goes on until Close
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
 
 	owning sync.Mutex            // held while it is settled whose pods are watched
 	owned  atomic.Pointer[owned] // nil before that
@@ -86,7 +88,6 @@ type Backend struct {
 	output  map[types.UID]time.Time // last output of pods whose run asks for progress
 	stuck   map[types.UID]string    // what events say of pods that do not start
 	forced  map[types.UID]time.Time // when pods were first seen to be deleted by force
-	watches map[*watch]struct{}
 }
 
 // knownRun is what is remembered of a run that was prepared.
@@ -125,7 +126,7 @@ func New(o Options) (*Backend, error) {
 	b := &Backend{
 		options: o, client: client, dynamic: anything, work: ctx, cancel: cancel,
 		writes: make(chan struct{}, inFlight), news: make(chan announcement, 1024), bare: make(chan struct{}, 1), gangs: newGangs(),
-		trouble: map[string]trouble{}, runs: map[string]knownRun{}, output: map[types.UID]time.Time{}, stuck: map[types.UID]string{}, forced: map[types.UID]time.Time{}, watches: map[*watch]struct{}{},
+		trouble: map[string]trouble{}, runs: map[string]knownRun{}, output: map[types.UID]time.Time{}, stuck: map[types.UID]string{}, forced: map[types.UID]time.Time{},
 	}
 	b.done.Go(func() { b.inquire(ctx) })
 	b.done.Go(func() { b.tend(ctx) })

@@ -90,7 +90,7 @@ func (b *Backend) questions(now time.Time, asked map[types.UID]time.Time) []ques
 			case startsSlowly(pod, now):
 				all = append(all, q)
 			case b.lost(pod, now):
-				b.tell(keyOf(pod))
+				b.changes.Tell(keyOf(pod))
 			}
 		}
 	}
@@ -127,7 +127,7 @@ func (b *Backend) ask(ctx context.Context, pod *corev1.Pod) {
 		defer b.mu.Unlock()
 		if why != "" && b.stuck[pod.UID] != why {
 			b.stuck[pod.UID] = why
-			b.tell(keyOf(pod))
+			b.changes.Tell(keyOf(pod))
 		}
 		return
 	}
@@ -139,7 +139,7 @@ func (b *Backend) ask(ctx context.Context, pod *corev1.Pod) {
 		return
 	}
 	if _, before := b.output[pod.UID]; !before {
-		b.tell(keyOf(pod)) // what was taken for now is known
+		b.changes.Tell(keyOf(pod)) // what was taken for now is known
 	}
 	b.output[pod.UID] = at
 }

@@ -180,7 +180,7 @@ func (b *Backend) serve(ctx context.Context, id string, run knownRun) {
 	now.bare, now.trouble = false, trouble // what failed is seen by the next look
 	b.runs[id] = now
 	if changed {
-		b.tell(now.key)
+		b.changes.Tell(now.key)
 	}
 	if changed && err != nil {
 		b.options.Log.Warn().Err(err).Stringer("job", now.key).Str("run", id).Msg("the run's service cannot be made; its tasks cannot find each other")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,39 +13,11 @@ import (
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
-// watch collects the jobs that changed until its owner has looked.
-type watch struct {
-	mu     sync.Mutex
-	keys   map[repo.Key]struct{}
-	signal chan struct{} // has room for one
-}
-
 // Watch calls changed with a job's key whenever one of its pods changed, and with
-// none when the server has been away, until ctx ends. It mends its own connections: while the server is away it is silent.
+// none when the server has been away, until ctx ends. It mends its own
+// connections: while the server is away it is silent.
 func (b *Backend) Watch(ctx context.Context, changed func(repo.Key)) error {
-	w := &watch{keys: map[repo.Key]struct{}{}, signal: make(chan struct{}, 1)}
-	b.mu.Lock()
-	b.watches[w] = struct{}{}
-	b.mu.Unlock()
-	defer func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.watches, w)
-	}()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-w.signal:
-		}
-		w.mu.Lock()
-		keys := w.keys
-		w.keys = map[repo.Key]struct{}{}
-		w.mu.Unlock()
-		for key := range keys {
-			changed(key)
-		}
-	}
+	return b.changes.Watch(ctx, changed)
 }
 
 // seen tells of a pod that is new or has changed.
@@ -58,7 +29,7 @@ func (b *Backend) seen(o any) {
 		if _, known := b.forced[pod.UID]; !known && isForced(pod) {
 			b.forced[pod.UID] = time.Now()
 		}
-		b.tell(keyOf(pod))
+		b.changes.Tell(keyOf(pod))
 	}
 }
 
@@ -75,20 +46,7 @@ func (b *Backend) gone(o any) {
 	defer b.mu.Unlock()
 	delete(b.output, pod.UID)
 	delete(b.stuck, pod.UID)
-	b.tell(keyOf(pod))
-}
-
-// tell wakes every watch; b.mu is held.
-func (b *Backend) tell(key repo.Key) {
-	for w := range b.watches {
-		w.mu.Lock()
-		w.keys[key] = struct{}{}
-		w.mu.Unlock()
-		select {
-		case w.signal <- struct{}{}:
-		default:
-		}
-	}
+	b.changes.Tell(keyOf(pod))
 }
 
 // stale is how long after its last word a trouble is taken for over: watches
@@ -139,7 +97,7 @@ func (b *Backend) began(ctx context.Context, namespace string, err error) {
 func (b *Backend) recovered(namespace string) {
 	if _, over := b.trouble[namespace]; over {
 		delete(b.trouble, namespace)
-		b.tell(repo.Key{})
+		b.changes.Tell(repo.Key{})
 		b.options.Log.Info().Msg("the cluster's pods are watched again")
 	}
 }

@@ -112,7 +112,7 @@ func (b *Backend) tellWhy(e *entry, why string) {
 		delete(b.waiting, e.dir)
 	} else if b.waiting[e.dir] != why {
 		b.waiting[e.dir] = why
-		b.announce(keyOf(e.pod))
+		b.changes.Tell(keyOf(e.pod))
 	}
 }
 

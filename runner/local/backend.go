@@ -17,6 +17,7 @@ import (
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 	"github.com/trainyard/trainyard/repo-layout/crash"
+	"github.com/trainyard/trainyard/runner/changes"
 )
 
 // Options of a backend. The zero value is what a daemon uses.
@@ -54,10 +55,11 @@ type Backend struct {
 	base                   []string // environment of shims and containers
 	machine                machine
 
-	poke   chan struct{} // capacity 1: there is something to do
-	cancel context.CancelFunc
-	done   sync.WaitGroup
-	socket *net.UnixConn
+	poke    chan struct{} // capacity 1: there is something to do
+	changes changes.Feed  // of pods
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
+	socket  *net.UnixConn
 
 	passing sync.Mutex // one pass at a time
 
@@ -70,7 +72,6 @@ type Backend struct {
 	dropped map[string]*entry  // that were in pods and could not be read any more
 	waiting map[string]string  // by directory: why a pod is not started
 	shims   map[int]*shimChild // started by this daemon, not reaped yet
-	watches map[*watch]struct{}
 }
 
 // New opens the state directory, takes over the pods that are in it, and keeps
@@ -101,7 +102,7 @@ func New(dir, environment string, o Options) (*Backend, error) {
 	b := &Backend{
 		dir: dir, environment: environment, node: node, options: o, base: baseEnvironment(o.Environ),
 		poke: make(chan struct{}, 1), cancel: cancel,
-		pods: map[string]*entry{}, dropped: map[string]*entry{}, prepared: map[string]bool{}, waiting: map[string]string{}, shims: map[int]*shimChild{}, watches: map[*watch]struct{}{},
+		pods: map[string]*entry{}, dropped: map[string]*entry{}, prepared: map[string]bool{}, waiting: map[string]string{}, shims: map[int]*shimChild{},
 	}
 	b.machine = measure(ctx, o, b.base)
 	b.sweep()

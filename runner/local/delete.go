@@ -109,6 +109,6 @@ func (b *Backend) removeDone(e *entry) error {
 	delete(b.pods, e.dir)
 	delete(b.dropped, e.dir)
 	delete(b.waiting, e.dir)
-	b.announce(keyOf(e.pod))
+	b.changes.Tell(keyOf(e.pod))
 	return nil
 }

@@ -240,7 +240,7 @@ func (b *Backend) tell(e *entry) {
 	if kept.outcome == nil {
 		kept.outcome = e.outcome
 	}
-	b.announce(keyOf(e.pod))
+	b.changes.Tell(keyOf(e.pod))
 }
 
 // setAside moves directories out of the way whose pod cannot be read any more,

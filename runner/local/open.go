@@ -14,6 +14,6 @@ func Open(dir, environment string) (*Backend, error) {
 	}
 	return &Backend{
 		dir: dir, environment: environment, cancel: func() {},
-		pods: map[string]*entry{}, dropped: map[string]*entry{}, waiting: map[string]string{}, shims: map[int]*shimChild{}, watches: map[*watch]struct{}{},
+		pods: map[string]*entry{}, dropped: map[string]*entry{}, waiting: map[string]string{}, shims: map[int]*shimChild{},
 	}, nil
 }

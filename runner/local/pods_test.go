@@ -295,6 +295,27 @@ func TestManyPodsAtOnce(t *testing.T) {
 	t.Logf("%d pods in %s", n, time.Since(start))
 }
 
+// TestWatchTellsOfBefore: a daemon removes pods as soon as it knows its jobs, and
+// may begin to watch a moment later.
+func TestWatchTellsOfBefore(t *testing.T) {
+	b := open(t, stateDir(t))
+	create(t, b, testPod("gone", "exit 0"))
+	eventually(t, "it has ended", func() bool { return get(t, b, "gone").Status.Phase == corev1.PodSucceeded })
+	ctx, cancel := context.WithCancel(t.Context())
+	assert.ErrorIs(t, b.Watch(ctx, func(repo.Key) { cancel() }), context.Canceled) // that is told
+	uid := string(get(t, b, "gone").UID)
+	require.NoError(t, b.Release(t.Context(), "ns", "gone", uid))
+	require.NoError(t, b.Delete(t.Context(), "ns", "gone", uid, nil))
+	told := make(chan repo.Key, 10)
+	go func() { _ = b.Watch(t.Context(), func(k repo.Key) { told <- k }) }()
+	select {
+	case key := <-told:
+		assert.Equal(t, testKey, key)
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing was said of what went before")
+	}
+}
+
 func TestWatchIsPrompt(t *testing.T) {
 	b := open(t, stateDir(t))
 	ctx, cancel := context.WithCancel(context.Background())

@@ -38,7 +38,7 @@ func (b *Backend) vanished() {
 		delete(b.pods, dir)
 		delete(b.dropped, dir)
 		delete(b.waiting, dir)
-		b.announce(keyOf(e.pod))
+		b.changes.Tell(keyOf(e.pod))
 	}
 }
 

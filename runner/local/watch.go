@@ -6,58 +6,15 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
 const socketName = "notify.sock"
 
-// watch collects the jobs that changed until its owner has looked.
-type watch struct {
-	mu     sync.Mutex
-	keys   map[repo.Key]struct{}
-	signal chan struct{}
-}
-
 // Watch calls changed with a job's key whenever one of its pods changed, until ctx ends.
 func (b *Backend) Watch(ctx context.Context, changed func(repo.Key)) error {
-	w := &watch{keys: map[repo.Key]struct{}{}, signal: make(chan struct{}, 1)}
-	b.mu.Lock()
-	b.watches[w] = struct{}{}
-	b.mu.Unlock()
-	defer func() {
-		b.mu.Lock()
-		delete(b.watches, w)
-		b.mu.Unlock()
-	}()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-w.signal:
-		}
-		w.mu.Lock()
-		keys := w.keys
-		w.keys = map[repo.Key]struct{}{}
-		w.mu.Unlock()
-		for key := range keys {
-			changed(key)
-		}
-	}
-}
-
-// announce tells every watch of a changed job; b.mu is held.
-func (b *Backend) announce(key repo.Key) {
-	for w := range b.watches {
-		w.mu.Lock()
-		w.keys[key] = struct{}{}
-		w.mu.Unlock()
-		select {
-		case w.signal <- struct{}{}:
-		default:
-		}
-	}
+	return b.changes.Watch(ctx, changed)
 }
 
 // listen opens the socket on which shims say that their pod changed. Without
