@@ -174,7 +174,7 @@ func (x *chaos) outcomesStay(j *chaosJob, said *told) {
 		if end.Free || slices.Contains([]string{"PodExternalDeleted", "PodNodeLost", "ContainerStartInterrupted"}, end.Reason) {
 			starting := strings.HasSuffix(end.Reason, "StartInterrupted") // a kubelet or containerd that goes takes no pod with it but those
 			harmed := l == nil || l.byHand || l.taken || x.wentWithNode(l, starting)
-			assert.True(x.t, harmed, "nobody has harmed %s: %s %s", pod, end.Reason, end.Message)
+			assert.True(x.t, harmed, "nobody has harmed %s: %s %s, %+v, %+v", pod, end.Reason, end.Message, l, x.outages)
 		} else if assert.NotNil(x.t, end.ExitCode, "%s has failed: %s %s", pod, end.Reason, end.Message) {
 			assert.Equal(x.t, j.code, *end.ExitCode, "%s has failed: %s %s", pod, end.Reason, end.Message)
 		}

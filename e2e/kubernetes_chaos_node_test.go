@@ -178,10 +178,13 @@ func (x *chaos) loseProgram(f fault) {
 }
 
 // wentWithNode says whether a pod was on a node when that was lost, or a program
-// of it alone if that counts.
-func (x *chaos) wentWithNode(l *life, programs bool) bool {
+// of it alone: any if the pod was starting, and containerd if its container has
+// ended, or was taken for ended, when that was killed and started again. What
+// ends in that moment is an exit with 255 to it, as on a lost node.
+func (x *chaos) wentWithNode(l *life, starting bool) bool {
 	return slices.ContainsFunc(x.outages, func(h outage) bool {
-		return h.node == l.node && (programs || h.program == "") && l.created.Before(h.to) && (l.ended.IsZero() || !l.ended.Before(h.from.Truncate(time.Second)))
+		counts := h.program == "" || starting || h.program == "containerd" && l.ended.Before(h.to.Add(2*time.Second))
+		return h.node == l.node && counts && l.created.Before(h.to) && (l.ended.IsZero() || !l.ended.Before(h.from.Truncate(time.Second)))
 	})
 }
 
