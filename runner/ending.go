@@ -302,6 +302,21 @@ func (d *decision) lastEnd() time.Time {
 // retryRun closes the attempt and plans the next: all its tasks start afresh.
 func (d *decision) retryRun(o repo.Outcome, at time.Time, accountable bool) {
 	run := d.rec.Run
+	d.archive(o, at)
+	wait := d.waitOfRun()
+	run.Attempt++
+	run.Retries.Total++
+	if accountable {
+		run.Retries.Accountable++
+	}
+	run.Ending, run.RetryAt = nil, retryAt(at, wait)
+	d.notLater(run.RetryAt, wait)
+	d.rec.Roles = newRoles(&d.def.Job)
+}
+
+// archive puts the present attempt, with what failed in it, among those that are over.
+func (d *decision) archive(o repo.Outcome, at time.Time) {
+	run := d.rec.Run
 	attempt := repo.AttemptRecord{Attempt: run.Attempt, StartedAt: run.StartedAt, FinishedAt: metav1.NewTime(at), Outcome: o}
 	if run.AttemptAt != nil {
 		attempt.StartedAt = *run.AttemptAt
@@ -315,15 +330,6 @@ func (d *decision) retryRun(o repo.Outcome, at time.Time, accountable bool) {
 	if extra := len(d.rec.Attempts) - repo.MaxAttempts; extra > 0 {
 		d.rec.Attempts = d.rec.Attempts[extra:]
 	}
-	wait := d.waitOfRun()
-	run.Attempt++
-	run.Retries.Total++
-	if accountable {
-		run.Retries.Accountable++
-	}
-	run.Ending, run.RetryAt = nil, retryAt(at, wait)
-	d.notLater(run.RetryAt, wait)
-	d.rec.Roles = newRoles(&d.def.Job)
 }
 
 // waitOfRun is how long to wait after the last attempt that has ended.

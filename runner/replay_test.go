@@ -206,6 +206,38 @@ func TestBackendThatLostItsRuns(t *testing.T) {
 		assert.Equal(t, "B", w.record.Run.Digest)
 		assert.Len(t, w.live(), 2, "those of B: what nobody can continue was ended")
 	})
+	t.Run("nobody has it, and its record is an attempt behind", func(t *testing.T) {
+		w := pushed(t, budgets(repo.ByFault, 0, 1))
+		w.settle()
+		w.start("main-0", "main-1")
+		w.settle()
+		w.publish()
+		w.end("main-0", 1)
+		w.act() // the other one is to end
+		w.sleep(time.Hour)
+		w.act()
+		require.Len(t, w.starts, 4)
+		w.edit(digest("B"))
+		w.runs = nil
+		for _, p := range w.pods { // whose owner is gone
+			w.delete(p, false)
+		}
+		w.kill()
+		w.settle()
+		require.Equal(t, ReasonDefinitionLost, w.record.History[0].Reason)
+		assert.EqualValues(t, 2, w.record.History[0].Attempts)
+		assert.EqualValues(t, 1, w.record.History[0].Retries.Total)
+		assert.Len(t, w.pods, 2, "those of B: the others are known, and let go")
+	})
+	t.Run("nobody has it, when it had given way to others", func(t *testing.T) {
+		w := pushedGang(t)
+		w.settle()
+		w.record.Run.Ending = &repo.Outcome{Result: repo.Failed, Class: repo.Transient, Free: true, Reason: ReasonGangReleased}
+		w.edit(digest("B"))
+		w.runs = nil
+		w.settle()
+		assert.Equal(t, ReasonDefinitionLost, w.record.History[0].Reason, "which is why it is not tried again")
+	})
 	t.Run("nobody has it, when it had succeeded already", func(t *testing.T) {
 		w := pushed(t, func(j *repo.Job) {
 			j.Roles = append(j.Roles, deepCopy(j.Roles[0]))

@@ -196,17 +196,46 @@ func setReplicas(job, from *repo.Job) {
 }
 
 // loseDefinition ends a run that nobody can continue: the backend's state is
-// gone, and the repository has moved on. Only its pods, if any, remain to be ended.
+// gone, and the repository has moved on. Only its pods, if any, remain to be
+// ended, and those of later attempts to be taken up.
 func (d *decision) loseDefinition() bool {
-	if d.rec.Run.Ending == nil {
-		d.rec.Run.Ending = &repo.Outcome{
+	run := d.rec.Run
+	if run.Ending == nil || released(run.Ending) {
+		run.Ending = &repo.Outcome{
 			Result: repo.Failed, Class: repo.Transient, Free: true, Reason: ReasonDefinitionLost,
 			Message: "the backend no longer has the definition of this run, and the repository has another one by now",
 		}
 	}
-	d.rec.Run.Stopping, d.rec.Run.RetryAt = true, nil
+	run.Stopping, run.RetryAt = true, nil
 	d.observe(&repo.Job{})
+	if d.overtakenAttempt() && !d.lives() {
+		d.catchUpBlindly()
+		return true
+	}
 	return d.endAttempt()
+}
+
+// catchUpBlindly closes an attempt that was over when the next one began, for a
+// reason that was lost, and begins that: with the tasks of this one, as nobody
+// has the definition any more.
+func (d *decision) catchUpBlindly() {
+	run := d.rec.Run
+	d.archive(*lostOutcome(), d.lastEnd())
+	run.Attempt++
+	run.Retries.Total++
+	run.AttemptAt = stamp(d.now)
+	for i := range d.rec.Roles {
+		r := &d.rec.Roles[i]
+		for j := range r.Tasks {
+			r.Tasks[j] = newTask(r.Name, r.Tasks[j].Index)
+		}
+	}
+}
+
+// lives says whether a task attempt has not ended.
+func (d *decision) lives() (yes bool) {
+	d.tasks(func(_ *repo.RoleRecord, t *repo.TaskRecord) { yes = yes || live(t) != nil })
+	return yes
 }
 
 // rescale lets a change of replica counts alone reach the run that is going on.

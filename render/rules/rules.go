@@ -58,7 +58,7 @@ func endUnseen() []string { return []string{"ContainerStatusUnknown", "Unknown"}
 // interrupted is that the kubelet or the container runtime went away while it
 // started a container: nothing has run, and the next try finds it there again.
 func interrupted(name string, free bool) repo.FailureRule {
-	return repo.FailureRule{Name: name, Reasons: []string{"StartError"}, MessagePattern: `context canceled|ttrpc: closed`, Class: repo.Transient, Free: free}
+	return repo.FailureRule{Name: name, Reasons: []string{"StartError"}, MessagePattern: `context canceled|ttrpc: closed|failed to start shim: .*signal: killed`, Class: repo.Transient, Free: free}
 }
 
 // refusals are reasons of a kubelet that does not take a pod which the scheduler

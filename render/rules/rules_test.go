@@ -110,6 +110,7 @@ func TestExitCodes(t *testing.T) {
 		`chdir to cwd ("/x") set in config.json failed: no such file or directory`:                                    pe,
 		`nvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown`:            un,
 		`failed to create containerd task: failed to create shim task: context canceled: unknown`:                     tr,
+		`failed to create containerd task: failed to start shim: start failed: : signal: killed: unknown`:             tr,
 		`failed to create shim task: context deadline exceeded: unknown`:                                              un,
 		`error mounting "/var/lib/kubelet/pods/x/volume-subpaths/y" to rootfs: no such file or directory: unknown`:    un,
 	} {

@@ -29,7 +29,10 @@ func (b *Backend) Delete(ctx context.Context, namespace, name, uid string, grace
 	}
 	defer free()
 	force := grace != nil && *grace == 0
-	last := b.find(namespace, name)
+	last, err := b.lastSeen(ctx, namespace, name)
+	if err != nil {
+		return fmt.Errorf("delete pod %s/%s: %w", namespace, name, err)
+	}
 	known := last != nil && string(last.UID) == uid
 	options := metav1.DeleteOptions{GracePeriodSeconds: grace, Preconditions: &metav1.Preconditions{}}
 	if uid != "" {
@@ -52,6 +55,19 @@ func (b *Backend) Delete(ctx context.Context, namespace, name, uid string, grace
 		return fmt.Errorf("delete pod %s/%s: %w", namespace, name, err)
 	}
 	return nil
+}
+
+// lastSeen is a pod as it was last heard of; nil when there is none. One of which
+// the watch has not told yet is looked for: Find may have told of it.
+func (b *Backend) lastSeen(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	if pod := b.find(namespace, name); pod != nil {
+		return pod, nil
+	}
+	pod, err := b.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return pod, err
 }
 
 // giveUp marks a pod as failed that has not ended.

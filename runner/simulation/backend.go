@@ -347,11 +347,19 @@ func (b *backend) Create(_ context.Context, api *corev1.Pod) error {
 
 // Delete implements runner.Backend.
 func (b *backend) Delete(_ context.Context, _, name, uid string, seconds *int64) error {
-	known := -1
+	known, force := -1, seconds != nil && *seconds == 0
 	if i := b.index(name); i >= 0 && string(b.view[i].api.UID) == uid && len(b.view[i].api.Finalizers) > 0 {
 		known = b.view[i].version
+	} else if i < 0 && !force {
+		if err := b.call("get "+name, false, b.api, func() error {
+			if p := b.cluster.find(name); p != nil && p.held() {
+				known = p.version
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
 	}
-	force := seconds != nil && *seconds == 0
 	what := "delete "
 	if force {
 		what = "give up "

@@ -14,7 +14,7 @@ import (
 // laws are what must hold in every history, and what has to be known for that.
 type laws struct {
 	broken   string           // the first violation
-	loose    bool             // two daemons act at once: only what holds all the same is asked for
+	loose    bool             // two daemons act at once, or one that lives and the last push of a dead one: only what holds all the same is asked for
 	jumped   bool             // a clock was moved: nothing that needs one is asked for
 	forgiven bool             // somebody destroyed what nobody else had: nothing can be promised any more
 	fates    map[string]*fate // every pod that ever was, by name

@@ -15,6 +15,7 @@ type ledger struct {
 	tip    *commit // as it was last heard of
 	seen   *commit // as it was last read or written here
 	listed *commit // as the last listing of the remote had it
+	term   int     // which of all readings of the branch it goes by
 }
 
 // moved says whether somebody else has been at the branch.
@@ -24,6 +25,8 @@ func (l *ledger) moved() bool { return l.listed != l.seen }
 func (l *ledger) Load(context.Context) (out []repo.Record, err error) {
 	err = l.backend.call("read records", false, l.remote.weather, func() error {
 		l.tip, l.seen, l.listed, out = l.remote.head, l.remote.head, l.remote.head, nil
+		l.readings++
+		l.term = l.readings
 		if l.tip == nil {
 			return nil
 		}
@@ -133,5 +136,8 @@ func (l *ledger) receive(next *commit) error {
 	}
 	r.head, r.lost = next, nil
 	l.laws.pushed(l.world, next)
+	if l.term < l.readings { // the last word of a dead daemon, which the next had not heard when it began
+		l.laws.loose = true
+	}
 	return nil
 }

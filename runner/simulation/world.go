@@ -21,6 +21,7 @@ type world struct {
 	late       []*effect // requests that arrive after their sender has given up
 	arriving   bool      // one of them does at this moment
 	overtaken  []*daemon // that are to read everything again
+	readings   int       // of the branch, by daemons that began
 	elect      bool      // one of the daemons leads, the others stand by
 	prompt     bool      // every news arrives at once
 	laws       laws
