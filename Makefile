@@ -34,7 +34,11 @@ ROUNDS := 1
 faults: # everything that goes wrong around a daemon, with the table of docs/faults.md
 	go test ./e2e -count=1 -v -run '^TestFaults$$' -seed $(SEED) -fault-rounds $(ROUNDS) -timeout 0
 
-soak: # one daemon under churn and faults: its memory, goroutines and files must not grow
+soak: soak-churn # the three of them for so long each: churn, kill -9 at crash points, simulated histories
+	go test ./e2e -count=1 -v -run '^TestCrashSoak$$' -soak $(DURATION) -seed $(SEED) -timeout 0
+	@go run ./runner/simulation/simulate -for $(DURATION) -seed $(SEED)
+
+soak-churn: # one daemon under churn and faults: its memory, goroutines and files must not grow
 	go test ./e2e -count=1 -v -run '^TestSoak$$' -soak $(DURATION) -seed $(SEED) -timeout 0
 
 bench-kubernetes: cluster # from a push to all pods, beside a program that only creates them
@@ -81,4 +85,4 @@ demo: build
 clean:
 	rm -rf bin
 
-.PHONY: all simulate mutations fmt vet lint cross cluster test test-e2e faults soak bench bench-kubernetes bench-memory soak-kubernetes absence-kubernetes soak-crash fuzz build image demo clean
+.PHONY: all simulate mutations fmt vet lint cross cluster test test-e2e faults soak soak-churn bench bench-kubernetes bench-memory soak-kubernetes absence-kubernetes soak-crash fuzz build image demo clean

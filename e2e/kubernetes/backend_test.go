@@ -55,13 +55,17 @@ func (b *bench) reopen() {
 	if b.Backend != nil {
 		require.NoError(b.t, b.Close())
 	}
-	var err error
-	b.Backend, err = kubernetes.New(kubernetes.Options{Config: b.c.Config(), Environment: "test", Namespaces: []string{b.namespace}, Log: zerolog.New(zerolog.NewTestWriter(b.t))})
+	b.Backend = b.open()
+	_, err := b.Runs(b.ctx)
 	require.NoError(b.t, err)
-	backend := b.Backend
+}
+
+// open is a backend that has not heard of any pods.
+func (b *bench) open() *kubernetes.Backend {
+	backend, err := kubernetes.New(kubernetes.Options{Config: b.c.Config(), Environment: "test", Namespaces: []string{b.namespace}, Log: zerolog.New(zerolog.NewTestWriter(b.t))})
+	require.NoError(b.t, err)
 	b.t.Cleanup(func() { require.NoError(b.t, backend.Close()) })
-	_, err = b.Runs(b.ctx)
-	require.NoError(b.t, err)
+	return backend
 }
 
 // run is a run of a job with one role.
@@ -183,6 +187,7 @@ func TestEndedPodIsNotDeletedBeforeItsRecord(t *testing.T) {
 	b.c.Finish(t, b.namespace, pod.Name, 3)
 	b.until(pod.Name, "fails", phase(corev1.PodFailed))
 	assert.True(t, apierrors.IsConflict(b.Delete(b.ctx, b.namespace, pod.Name, uid, nil)))
+	assert.True(t, apierrors.IsConflict(b.open().Delete(b.ctx, b.namespace, pod.Name, uid, nil)), "also if the news of it is behind")
 	require.NoError(t, b.Release(b.ctx, b.namespace, pod.Name, uid))
 	b.until(pod.Name, "is let go", func(p *corev1.Pod) bool { return p != nil && len(p.Finalizers) == 0 })
 	require.NoError(t, b.Delete(b.ctx, b.namespace, pod.Name, uid, nil))
