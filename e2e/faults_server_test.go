@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/cgi"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -30,8 +31,13 @@ type gitServer struct {
 type spoiler func(w http.ResponseWriter, r *http.Request, next http.Handler)
 
 func newGitServer(t testing.TB, w *world) *gitServer {
+	shell, err := exec.LookPath("sh")
+	require.NoError(t, err)
+	// The handler kills what it has started when a connection breaks. A git that
+	// is killed while it moves a branch leaves a lock there that only people take
+	// away; so it is the shell that dies.
 	s := &gitServer{t: t, address: "127.0.0.1:0", git: &cgi.Handler{
-		Path: filepath.Join(w.git("", "--exec-path"), "git-http-backend"),
+		Path: shell, Args: []string{"-c", filepath.Join(w.git("", "--exec-path"), "git-http-backend") + "; exit"},
 		Env: []string{"GIT_PROJECT_ROOT=" + filepath.Dir(w.remote), "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER=ann",
 			"GIT_CONFIG_NOSYSTEM=1", "HOME=" + filepath.Join(filepath.Dir(w.remote), "home")},
 		InheritEnv: []string{"PATH"}, Stderr: io.Discard,

@@ -24,8 +24,10 @@ type Options struct {
 	Publish time.Duration
 	// Forbidden says why a job must not start, "" if it may.
 	Forbidden func(*repo.Job) string
-	Log       zerolog.Logger
-	Hooks     Hooks
+	// Clock tells how long something takes; time.Now if nil.
+	Clock func() time.Time
+	Log   zerolog.Logger
+	Hooks Hooks
 }
 
 // Hooks are told what happens, for metrics. Any of them may be nil.
@@ -97,6 +99,9 @@ func New(backend Backend, ledger Ledger, opts Options) *Loop {
 	}
 	if opts.Parallel <= 0 {
 		opts.Parallel = 8
+	}
+	if opts.Clock == nil {
+		opts.Clock = time.Now
 	}
 	return &Loop{
 		backend: backend, ledger: ledger, opts: opts, queue: newQueue(), jobs: map[repo.Key]*entry{}, widths: map[string]int{}, said: map[string]time.Time{},

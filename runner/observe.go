@@ -122,7 +122,7 @@ func (d *decision) see(job *repo.Job, role *repo.Role, r *repo.RoleRecord, t *re
 		return false
 	}
 	o, avoid := d.outcome(job, role, a, p)
-	if retry, _ := shouldRetry(role.Retry, &o, t.Retries); o.Reason == ReasonPodDeleted && !retry && d.overtaken(p.Attempt) {
+	if o.Reason == ReasonPodDeleted && d.overtaken(p.Attempt) && !d.retries(role, t, &o) {
 		o = repo.Outcome{Result: repo.Stopped, Reason: ReasonSuspended} // it was resumed, so it was not a failure
 	}
 	if avoid && a.Node != "" {
@@ -134,6 +134,12 @@ func (d *decision) see(job *repo.Job, role *repo.Role, r *repo.RoleRecord, t *re
 		d.logs[p.Name] = a.Log
 	}
 	return true
+}
+
+// retries says whether the budgets of a task and of its job let an outcome be tried again.
+func (d *decision) retries(role *repo.Role, t *repo.TaskRecord, o *repo.Outcome) bool {
+	retry, accountable := shouldRetry(role.Retry, o, t.Retries)
+	return retry && !(accountable && d.def != nil && d.budgetSpent())
 }
 
 // waiting is what a pod waits for: its own words, and that it was asked to end

@@ -124,10 +124,12 @@ func Backoff(failures int) time.Duration {
 }
 
 func (l *Loop) pass(ctx context.Context, now time.Time, e *entry) error {
+	began := l.opts.Clock()
 	pods, err := l.pods(ctx, e)
 	if err == nil {
 		err = l.introduce(ctx, e, pods)
 	}
+	now = now.Add(l.opts.Clock().Sub(began)) // what was seen may be that much younger than the pass
 	l.mu.Lock()
 	if err != nil {
 		// What was decided before may not hold any more. What we may not look at is

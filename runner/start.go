@@ -26,6 +26,7 @@ func (d *decision) adopt() bool {
 	if found == nil {
 		return false
 	}
+	d.serve() // what outlived the run before has ended meanwhile: the logs of what failed are kept
 	d.begin(found)
 	return true
 }
@@ -155,7 +156,7 @@ func (d *decision) definitionOf(rec *repo.RunRecord) *repo.Run {
 	if job := d.in.Job; job != nil && job.Digest == rec.Digest {
 		return &repo.Run{
 			ID: rec.ID, Environment: d.in.Environment, Trigger: rec.Trigger, Revision: rec.Revision,
-			StartedAt: rec.StartedAt.Time, Number: d.nextNumber(), Job: *job,
+			StartedAt: rec.StartedAt.Time, Number: len(d.rec.History) + 1, Job: *job, // whatever else is there began later
 		}
 	}
 	return nil

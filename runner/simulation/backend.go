@@ -239,7 +239,9 @@ func jobOf(api *corev1.Pod) repo.Key {
 
 // Prepare implements runner.Backend.
 func (b *backend) Prepare(_ context.Context, run *repo.Run, attempt int32) (repo.Addresses, error) {
+	term := b.ledger.term
 	err := b.call("prepare "+run.ID, true, b.api, func() error {
+		b.laws.overlap(b.world, term)
 		there := b.cluster.run(run.ID)
 		if there == nil {
 			b.cluster.uids++

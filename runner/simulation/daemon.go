@@ -112,7 +112,7 @@ func (d *daemon) load() {
 	d.loaded, d.dirty, d.defined, d.threads = false, false, 0, d.threads[:0]
 	d.asked, d.decided = nil, nil
 	d.ledger = &ledger{daemon: d}
-	d.loop = runner.New(d.backend, d.ledger, runner.Options{Environment: environment, Workers: 1, Parallel: 1, Log: zerolog.Nop()})
+	d.loop = runner.New(d.backend, d.ledger, runner.Options{Environment: environment, Workers: 1, Parallel: 1, Clock: d.clock, Log: zerolog.Nop()})
 	d.spawn("poll", d.poll)
 }
 

@@ -40,6 +40,10 @@ func (l *laws) breaks(format string, args ...any) {
 	}
 }
 
+// overlap: something that a dead daemon asked for is done when the next one has
+// read the branch, and did not hear of it. It is as if both had acted at once.
+func (l *laws) overlap(w *world, term int) { l.loose = l.loose || term < w.readings }
+
 // born: a task attempt is started at most once, no two attempts of a task live
 // at a time, and a finished run never runs again.
 func (l *laws) born(w *world, api *corev1.Pod, run string, attempt repo.TaskAttempt) *fate {

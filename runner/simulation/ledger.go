@@ -136,8 +136,6 @@ func (l *ledger) receive(next *commit) error {
 	}
 	r.head, r.lost = next, nil
 	l.laws.pushed(l.world, next)
-	if l.term < l.readings { // the last word of a dead daemon, which the next had not heard when it began
-		l.laws.loose = true
-	}
+	l.laws.overlap(l.world, l.term)
 	return nil
 }

@@ -26,6 +26,7 @@ type world struct {
 	prompt     bool      // every news arrives at once
 	laws       laws
 	steps      int
+	rounds     int       // while everything comes to rest
 	out        io.Writer // of the trace; nil for none
 }
 
