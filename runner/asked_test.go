@@ -59,3 +59,32 @@ func TestMadeIsNotAskedForAgain(t *testing.T) {
 		require.Len(t, m.asked, 1+4+4)
 	})
 }
+
+// slow is a backend that takes a minute to tell of pods, which end meanwhile.
+type slow struct{ *memory }
+
+func (s slow) Pods(ctx context.Context, key repo.Key) ([]corev1.Pod, error) {
+	time.Sleep(time.Minute)
+	for _, name := range s.creates {
+		s.end(name, 1)
+	}
+	return s.memory.Pods(ctx, key)
+}
+
+// A pod that ended while the pass was looking did not end ahead of its time: its
+// retry waits as long as it should.
+func TestSlowLookDoesNotShortenTheBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := slow{newMemory(t.Context(), func(repo.TaskAttempt) int32 { return -1 })}
+		l := New(s, newLedger(), Options{Environment: "default", Log: zerolog.Nop()})
+		require.NoError(t, l.Load(t.Context()))
+		job := trainJob("a", "d1", 1, 0)
+		job.Roles[0].Retry = repo.Retry{Limit: 3, Backoff: repo.Backoff{Initial: 10 * time.Second}}
+		l.Define(time.Now(), definitions(job))
+		l.Reconcile(t.Context(), time.Now(), job.Key)
+		l.Reconcile(t.Context(), time.Now(), job.Key)
+		task := l.Records()[0].Roles[0].Tasks[0]
+		require.NotNil(t, task.RetryAt)
+		require.WithinDuration(t, task.Attempts[0].FinishedAt.Add(10*time.Second), task.RetryAt.Time, 3*time.Second)
+	})
+}

@@ -155,3 +155,25 @@ func TestSuccessRules(t *testing.T) {
 		})
 	}
 }
+
+// TestSuspendedAndResumedBeforeThePush: a daemon that was killed asked a task to
+// end and has started it again since. That is no failure, and no retry of one
+// that the job's budget would not have let be.
+func TestSuspendedAndResumedBeforeThePush(t *testing.T) {
+	w := pushed(t, tasks(1), budget(0), func(j *repo.Job) { j.Roles[0].Retry = repo.Retry{Limit: 3, Mode: repo.ByCount} })
+	w.settle()
+	w.start("main-0")
+	w.settle()
+	w.edit(func(j *repo.Job) { j.Suspend = true })
+	w.act()
+	w.edit(func(j *repo.Job) { j.Suspend = false })
+	for range 3 {
+		w.act()
+	}
+	require.Len(t, w.starts, 2)
+	w.kill()
+	w.settle()
+	assert.Equal(t, repo.Stopped, w.task("main-0").Attempts[0].Result)
+	assert.Zero(t, w.task("main-0").Retries.Total)
+	assert.Equal(t, []string{"main-0"}, w.live())
+}

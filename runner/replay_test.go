@@ -291,3 +291,22 @@ func TestPodThatShowsUpLate(t *testing.T) {
 	w.settle()
 	assert.Empty(t, w.pods)
 }
+
+// A definition that was lost and comes back does not go past the run that began meanwhile.
+func TestDefinitionThatComesBack(t *testing.T) {
+	w := pushed(t, digest("A"))
+	w.settle()
+	w.edit(digest("B"))
+	w.runs = nil
+	for _, p := range w.pods {
+		w.delete(p, false)
+	}
+	w.act() // ends the run of A, and begins that of B
+	require.Equal(t, "B", w.record.Run.Digest)
+	starts := len(w.starts)
+	w.edit(digest("A"))
+	w.kill()
+	w.settle()
+	assert.Equal(t, "B", w.record.Run.Digest)
+	assert.Len(t, w.starts, starts)
+}

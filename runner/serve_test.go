@@ -106,3 +106,20 @@ func TestRetryOfAFinishedRunIsTakenUp(t *testing.T) {
 	assert.Len(t, w.task("board-0").Attempts, 2)
 	assert.Equal(t, int32(1), w.task("board-0").Retries.Total)
 }
+
+// What outlived a run failed, and the next run began, before a push told of
+// either: the end of its log is kept all the same.
+func TestLogOfABoardIsKeptWhenTheNextRunIsTakenUp(t *testing.T) {
+	w := withBoardLeft(t)
+	w.sleep(time.Second)
+	w.end("board-0", 1)
+	board := w.latest("board-0")
+	board.Tail = "no port is free"
+	w.edit(digest("B"))
+	w.act() // decides its end, and begins the next run
+	require.Equal(t, "B", w.record.Run.Digest)
+	w.record = deepCopy(*w.published)
+	out := w.decide()
+	require.Equal(t, "B", out.Record.Run.Digest)
+	assert.Equal(t, repo.TailPath(board.Run, board.Attempt), out.Logs[board.Name])
+}
