@@ -1,7 +1,9 @@
 package runner
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
@@ -103,12 +105,17 @@ func news(theirs, mine *repo.Record) string {
 	case their.Attempt > my.Attempt:
 		return fmt.Sprintf("attempt %d of run %s has ended", my.Attempt, my.ID)
 	}
+	for _, id := range their.Covers {
+		if !slices.Contains(my.Covers, id) { // its tasks are others, and it answers for one run more
+			return fmt.Sprintf("run %s has another definition", my.ID)
+		}
+	}
 	return newsOfTasks(theirs, mine)
 }
 
-// newsOfTasks compares two records of the same attempt of a run. A task that
-// mine does not have was scaled away. Attempts without a pod can be decided
-// again: they have left no trace but their record.
+// newsOfTasks compares two records of the same attempt of a run, in which tasks
+// only become more. Attempts without a pod can be decided again: they have left
+// no trace but their record.
 func newsOfTasks(theirs, mine *repo.Record) string {
 	known := map[string]*repo.TaskRecord{}
 	for _, r := range mine.Roles {
@@ -118,10 +125,7 @@ func newsOfTasks(theirs, mine *repo.Record) string {
 	}
 	for _, r := range theirs.Roles {
 		for _, task := range r.Tasks {
-			my := known[task.Name]
-			if my == nil {
-				continue
-			}
+			my := cmp.Or(known[task.Name], &repo.TaskRecord{})
 			for _, a := range task.Attempts {
 				if a.Outcome != nil && a.UID != "" && a.Reason != ReasonPodLost && !knowsEnd(my, &a) {
 					return fmt.Sprintf("pod %s has ended", a.Pod)

@@ -130,7 +130,7 @@ func (l *Loop) withhold(next map[repo.Key]*definition, rule repo.Removal) string
 func (e *entry) leaving() bool {
 	r := &e.record
 	stopping := r.Run != nil && r.Run.Stopping && r.Run.Ending != nil && r.Run.Ending.Reason == ReasonRemoved
-	return e.removed || stopping || r.Phase == repo.PhaseRemoved || (r.Phase == repo.PhaseInvalid && r.Run == nil)
+	return e.removed || stopping || r.Phase == repo.PhaseRemoved || (r.Phase == repo.PhaseInvalid && r.Run == nil && len(e.runs) == 0)
 }
 
 // heldBack says that a job's removal waits to be confirmed, perhaps since an

@@ -150,9 +150,10 @@ func TestOlderRecordDoesNotOverwriteNewer(t *testing.T) {
 		{"the run has finished", []func(*repo.Record){finished}, nil, "run a-1 has finished"},
 		{"the run has finished, and another one runs", []func(*repo.Record){nextRun}, []func(*repo.Record){ended(0, "Error")}, "run a-1 has finished"},
 		{"mine is the next run", []func(*repo.Record){finished}, []func(*repo.Record){nextRun}, ""},
-		{"the task was scaled away", []func(*repo.Record){ended(1, "Error")}, []func(*repo.Record){func(r *repo.Record) {
+		{"a task has ended that it has not scaled up to", []func(*repo.Record){ended(1, "Error")}, []func(*repo.Record){func(r *repo.Record) {
 			r.Roles[0].Tasks = r.Roles[0].Tasks[:1]
-		}}, ""},
+		}}, "pod a-1-worker-1-0-0 has ended"},
+		{"the run was rescaled", []func(*repo.Record){func(r *repo.Record) { r.Run.Covers = []string{"a-2"} }}, nil, "run a-1 has another definition"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)

@@ -22,6 +22,7 @@ type laws struct {
 	covered  map[string]bool  // runs that a finished one answered for
 	outcomes map[string]published
 	mute     map[string]bool // pods whose log could not be read when it was asked for
+	unknown  map[string]bool // runs whose definition was deleted by hand: nobody may have the rules any more by which failures are judged
 }
 
 // published is an outcome as the branch first had it.
@@ -32,6 +33,7 @@ type published struct {
 
 func (l *laws) begin() {
 	l.fates, l.finished, l.covered, l.outcomes, l.mute = map[string]*fate{}, map[string]bool{}, map[string]bool{}, map[string]published{}, map[string]bool{}
+	l.unknown = map[string]bool{}
 }
 
 func (l *laws) breaks(format string, args ...any) {
@@ -262,7 +264,7 @@ func (l *laws) outcome(c *commit, rec *repo.Record, a *repo.TaskAttemptRecord) {
 		l.breaks("pod %s is %s (%s), and goes on", a.Pod, a.Result, a.Reason)
 		return
 	}
-	l.truth(rec.Run, a, f)
+	l.truth(a, f)
 	if a.Result == repo.Failed && !l.mute[a.Pod] && !f.unclear && !l.loose && (a.Log != "" || !f.asked) {
 		if text, ok := c.tail(tailPath(rec.Key(), a.Log)); !ok || text != logOf(a.Pod) {
 			l.breaks("pod %s has failed, and the end of its log is lost", a.Pod)
@@ -271,7 +273,7 @@ func (l *laws) outcome(c *commit, rec *repo.Record, a *repo.TaskAttemptRecord) {
 }
 
 // truth holds an outcome against the fate of its pod.
-func (l *laws) truth(run *repo.RunRecord, a *repo.TaskAttemptRecord, f *fate) {
+func (l *laws) truth(a *repo.TaskAttemptRecord, f *fate) {
 	wrong := func(why string) {
 		l.breaks("pod %s is %s (%s, %s): %s: %+v", a.Pod, a.Result, a.Reason, a.Class, why, *f)
 	}
@@ -290,16 +292,11 @@ func (l *laws) truth(run *repo.RunRecord, a *repo.TaskAttemptRecord, f *fate) {
 		wrong("another exit code")
 	case a.Reason == runner.ReasonCutOff && (!f.cutOff || !a.Free):
 		wrong("it could have started, or its end counts")
-	case definitionLost(run): // with the rules by which failures are judged
+	case l.unknown[f.run]:
 	case a.Reason == runner.ReasonStartDeadline: // it was to be given up anyhow
 	case a.Result == repo.Failed && f.asked && f.byOthers && !f.byUs && !f.taken && (a.Class != repo.Transient || !a.Free):
 		wrong("it was deleted by hand, which is nobody's fault")
 	case a.Result == repo.Failed && f.taken && !f.byUs && !a.Free:
 		wrong("the cluster took it, which is nobody's fault")
 	}
-}
-
-// definitionLost says that a run ends because nobody has its definition any more.
-func definitionLost(run *repo.RunRecord) bool {
-	return run != nil && (run.Ending != nil && run.Ending.Reason == runner.ReasonDefinitionLost || run.Outcome != nil && run.Outcome.Reason == runner.ReasonDefinitionLost)
 }

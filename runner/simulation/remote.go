@@ -107,7 +107,8 @@ func union(there *repo.Record, history []repo.RunSummary) []repo.RunSummary {
 	if there == nil || len(there.History) == 0 {
 		return history
 	}
-	if len(history) >= len(there.History) && history[len(there.History)-1].ID == there.History[len(there.History)-1].ID {
+	same := func(a, b repo.RunSummary) bool { return a.ID == b.ID }
+	if n := len(there.History); len(history) >= n && slices.EqualFunc(history[:n], there.History, same) {
 		return history
 	}
 	out := slices.Clip(there.History)
