@@ -188,6 +188,13 @@ func (x *chaos) wentWithNode(l *life, starting bool) bool {
 	})
 }
 
+// wasUnborn says whether a pod's container was killed with its node, or under a
+// program of it, before its first line. The runtime's own process, which was to
+// become the container, may leave an exit code then that says nothing of that.
+func (x *chaos) wasUnborn(l *life) bool {
+	return x.real != nil && x.stories()[l.name].starts == 0 && x.wentWithNode(l, true)
+}
+
 // story is what a pod's container has written.
 type story struct {
 	starts      int

@@ -47,7 +47,7 @@ type share struct {
 func TestClusterChaos(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.Options{Nodes: 4, NodeGrace: 10 * time.Second, Audit: true})
-	size := chaosSize{jobs: 30, span: 18 * time.Second, gap: 1500 * time.Millisecond, last: 4 * time.Second, rest: 90 * time.Second, often: often()}
+	size := chaosSize{jobs: 30, span: 18 * time.Second, gap: 1500 * time.Millisecond, last: 4 * time.Second, rest: 3 * time.Minute, often: often()}
 	newChaos(t, c, *chaosSeed, size).run()
 }
 
@@ -110,6 +110,7 @@ type chaos struct {
 	outages []outage
 	states  int
 	counts  map[string]int
+	unborn  map[string]int32 // by job: containers that were killed before their first line, and left an exit code
 }
 
 type heal struct {
@@ -126,7 +127,7 @@ func newChaos(t *testing.T, c *cluster.Cluster, seed uint64, size chaosSize) *ch
 }
 
 func chaosOn(w *onCluster, seed uint64, size chaosSize) *chaos {
-	x := &chaos{onCluster: w, seed: seed, size: size, down: map[string]bool{}, counts: map[string]int{}}
+	x := &chaos{onCluster: w, seed: seed, size: size, down: map[string]bool{}, counts: map[string]int{}, unborn: map[string]int32{}}
 	x.git(x.remote, "config", "gc.auto", "0") // branches stay files that the witness reads
 	rng := rand.New(rand.NewPCG(seed, 0))
 	if w.real == nil {

@@ -47,7 +47,7 @@ func TestMadeIsNotAskedForAgain(t *testing.T) {
 			require.Len(t, m.creates, 4)
 			require.Len(t, m.asked, 1+4)
 		}
-		time.Sleep(longestWait)
+		require.True(t, sleep(t.Context(), longestWait, nil))
 		look()
 		require.Len(t, m.asked, 1+4+4, "in the end it is")
 		require.Len(t, m.creates, 4)
@@ -64,7 +64,7 @@ func TestMadeIsNotAskedForAgain(t *testing.T) {
 type slow struct{ *memory }
 
 func (s slow) Pods(ctx context.Context, key repo.Key) ([]corev1.Pod, error) {
-	time.Sleep(time.Minute)
+	sleep(ctx, time.Minute, nil)
 	for _, name := range s.creates {
 		s.end(name, 1)
 	}

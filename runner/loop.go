@@ -101,7 +101,7 @@ func New(backend Backend, ledger Ledger, opts Options) *Loop {
 		opts.Parallel = 8
 	}
 	if opts.Clock == nil {
-		opts.Clock = time.Now
+		opts.Clock = systemClock
 	}
 	return &Loop{
 		backend: backend, ledger: ledger, opts: opts, queue: newQueue(), jobs: map[repo.Key]*entry{}, widths: map[string]int{}, said: map[string]time.Time{},

@@ -25,6 +25,9 @@ const (
 	settlingMost = 10 * time.Second
 )
 
+// systemClock is what tells the time where nobody says otherwise.
+var systemClock = time.Now
+
 // Run loads what is known and then keeps going until ctx ends, or with once
 // until every job has come to rest and its record is pushed. hasten asks for a
 // poll before its time. It waits for all that it started.
