@@ -135,7 +135,7 @@ func (l *ledger) receive(next *commit) error {
 		return errors.New("fetch first")
 	}
 	r.head, r.lost = next, nil
-	l.laws.pushed(l.world, next)
 	l.laws.overlap(l.world, l.term)
+	l.laws.pushed(l.world, next)
 	return nil
 }
