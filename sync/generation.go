@@ -43,7 +43,7 @@ type generation struct {
 }
 
 const (
-	objectCache = 8 << 20 // bytes of objects held in memory
+	objectCache = 2 << 20 // bytes of objects held in memory: more was measured to gain nothing
 	dirCache    = 100_000 // entries of directories held in memory
 )
 
