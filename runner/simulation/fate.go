@@ -203,7 +203,7 @@ func (w *world) harm() {
 		// Before the branch has heard of a run, nobody else knows of it.
 		if r, rec := w.cluster.run(p.run), w.remote.head.record(p.key); r != nil && rec != nil && rec.Run != nil && rec.Run.ID == p.run {
 			w.say("what was prepared for run %s is deleted by hand", p.run)
-			w.laws.unknown[p.run] = true
+			w.laws.undefined[p.run] = true
 			w.forget(r)
 		}
 	default:

@@ -13,16 +13,16 @@ import (
 
 // laws are what must hold in every history, and what has to be known for that.
 type laws struct {
-	broken   string           // the first violation
-	loose    bool             // two daemons act at once, or one that lives and the last push of a dead one: only what holds all the same is asked for
-	jumped   bool             // a clock was moved: nothing that needs one is asked for
-	forgiven bool             // somebody destroyed what nobody else had: nothing can be promised any more
-	fates    map[string]*fate // every pod that ever was, by name
-	finished map[string]bool  // runs of which the branch ever said so
-	covered  map[string]bool  // runs that a finished one answered for
-	outcomes map[string]published
-	mute     map[string]bool // pods whose log could not be read when it was asked for
-	unknown  map[string]bool // runs whose definition was deleted by hand: nobody may have the rules any more by which failures are judged
+	broken    string           // the first violation
+	loose     bool             // two daemons act at once, or one that lives and the last push of a dead one: only what holds all the same is asked for
+	jumped    bool             // a clock was moved: nothing that needs one is asked for
+	forgiven  bool             // somebody destroyed what nobody else had: nothing can be promised any more
+	fates     map[string]*fate // every pod that ever was, by name
+	finished  map[string]bool  // runs of which the branch ever said so
+	covered   map[string]bool  // runs that a finished one answered for
+	outcomes  map[string]published
+	mute      map[string]bool // pods whose log could not be read when it was asked for
+	undefined map[string]bool // runs whose definition was deleted by hand: nobody may have the rules any more by which failures are judged
 }
 
 // published is an outcome as the branch first had it.
@@ -33,7 +33,7 @@ type published struct {
 
 func (l *laws) begin() {
 	l.fates, l.finished, l.covered, l.outcomes, l.mute = map[string]*fate{}, map[string]bool{}, map[string]bool{}, map[string]published{}, map[string]bool{}
-	l.unknown = map[string]bool{}
+	l.undefined = map[string]bool{}
 }
 
 func (l *laws) breaks(format string, args ...any) {
@@ -292,7 +292,7 @@ func (l *laws) truth(a *repo.TaskAttemptRecord, f *fate) {
 		wrong("another exit code")
 	case a.Reason == runner.ReasonCutOff && (!f.cutOff || !a.Free):
 		wrong("it could have started, or its end counts")
-	case l.unknown[f.run]:
+	case l.undefined[f.run]:
 	case a.Reason == runner.ReasonStartDeadline: // it was to be given up anyhow
 	case a.Result == repo.Failed && f.asked && f.byOthers && !f.byUs && !f.taken && (a.Class != repo.Transient || !a.Free):
 		wrong("it was deleted by hand, which is nobody's fault")

@@ -239,7 +239,7 @@ func (l *laws) accounted(w *world, f *fate) bool {
 
 // counters equal what really happened in the attempt that a record shows.
 func (l *laws) counters(w *world, rec *repo.Record) {
-	if rec.Run == nil || l.loose || l.unknown[rec.Run.ID] {
+	if rec.Run == nil || l.loose || l.undefined[rec.Run.ID] {
 		return
 	}
 	job := w.repository.version(rec.Key(), rec.Run.Digest)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -208,6 +209,10 @@ func (b *bench) test(ctx context.Context, overlay string, t mutations.Test) (fai
 	}
 	b.testing.Lock()
 	defer b.testing.Unlock()
+	// What a property test writes down of a failure is of the mistake, not of the tree.
+	if failures := filepath.Join(b.root, t.Package, "testdata", "rapid"); !exists(failures) {
+		defer os.RemoveAll(failures)
+	}
 	out, err := goTool(ctx, b.root, "test", "-overlay="+overlay, "-vet=off", "-count=1", "-timeout="+testTime, "-run", "^("+t.Run+")$", t.Package)
 	found := failure.FindStringSubmatch(out)
 	switch {
@@ -221,6 +226,11 @@ func (b *bench) test(ctx context.Context, overlay string, t mutations.Test) (fai
 		return t.Run, nil // these wait for what does not come
 	}
 	return "", err
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // goTool runs the go command. Its output comes with an error too.
