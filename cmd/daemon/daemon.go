@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -118,8 +119,8 @@ func (d *Daemon) Unpublished() int {
 	return 0
 }
 
-// Failed names the jobs that have failed, or could not run: their definition
-// has errors, or the policy forbids them.
+// Failed names the jobs that have failed, or could not run, and says why: their
+// definition has errors, or the policy forbids them.
 func (d *Daemon) Failed() (failed []string) {
 	if _, loop := d.present(); loop != nil {
 		failed = loop.Damaged()
@@ -127,12 +128,21 @@ func (d *Daemon) Failed() (failed []string) {
 	for _, r := range d.Records() {
 		switch {
 		case r.Phase == repo.PhaseFailed, r.Phase == repo.PhaseInvalid:
-			failed = append(failed, fmt.Sprintf("%s: %s", r.Key(), r.Phase))
+			failed = append(failed, because(fmt.Sprintf("%s: %s", r.Key(), r.Phase), r.Message))
 		case r.Phase == repo.PhaseWaiting && r.Reason == runner.ReasonForbidden:
-			failed = append(failed, fmt.Sprintf("%s: %s", r.Key(), r.Reason))
+			failed = append(failed, because(fmt.Sprintf("%s: %s", r.Key(), r.Reason), r.Message))
 		}
 	}
 	return failed
+}
+
+// because adds the first line of a record's message to what it says, if it has
+// one: with nothing in it that a terminal would obey.
+func because(what, message string) string {
+	if why, _, _ := strings.Cut(message, "\n"); why != "" {
+		return what + ": " + (&repo.Error{Message: why}).Error()
+	}
+	return what
 }
 
 // Problems are errors of the repository as a whole: of its settings, of the

@@ -66,7 +66,7 @@ func verdict(ctx context.Context, d *daemon.Daemon, s streams) error {
 	}
 	failed, problems := d.Failed(), d.Problems()
 	if len(failed) > 0 {
-		fmt.Fprintf(s.Err, "trainyard: %d of %d jobs failed: %s\n", len(failed), len(d.Records()), strings.Join(failed, ", "))
+		fmt.Fprintf(s.Err, "trainyard: %d of %d jobs failed: %s\n", len(failed), len(d.Records()), strings.Join(failed, "; "))
 	}
 	for _, p := range problems {
 		fmt.Fprintf(s.Err, "trainyard: %s\n", p)
