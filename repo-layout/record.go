@@ -61,8 +61,11 @@ type Record struct {
 	// Attempts of the run before the present one, oldest first, the last MaxAttempts of them.
 	Attempts []AttemptRecord `json:"attempts,omitempty"`
 
-	// History are the job's finished runs, oldest first: the file history.jsonl.
+	// History are the job's latest finished runs, oldest first, at least KeptRuns
+	// of them if there are so many, and Past those before them. All of them are
+	// in the file history.jsonl.
 	History []RunSummary `json:"-"`
+	Past    Past         `json:"-"`
 	// Dir is where the record was read from. Damaged says why it could not be
 	// read: then nothing else of it is known, and nothing of the job may start.
 	Dir     string `json:"-"`
@@ -74,6 +77,7 @@ const (
 	MaxAttempts = 10   // earlier attempts kept of a run, and of a task
 	MaxMessage  = 1024 // bytes of a message
 	MaxAvoided  = 10   // nodes that a run or a task keeps away from
+	KeptRuns    = 50   // finished runs that are kept whole
 )
 
 // RecordMeta names the job that a record is of.

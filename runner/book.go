@@ -86,12 +86,12 @@ func (e *OvertakenError) Error() string {
 // news is what their record knows of and mine does not, "" if there is nothing.
 func news(theirs, mine *repo.Record) string {
 	over := map[string]bool{}
-	for _, run := range mine.History {
-		over[run.ID] = true
+	for run := range mine.RunIDs() {
+		over[run] = true
 	}
-	for _, run := range theirs.History {
-		if !over[run.ID] {
-			return fmt.Sprintf("run %s has finished", run.ID)
+	for run := range theirs.RunIDs() {
+		if !over[run] {
+			return fmt.Sprintf("run %s has finished", run)
 		}
 	}
 	their, my := theirs.Run, mine.Run

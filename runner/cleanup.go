@@ -136,10 +136,8 @@ func finishedIn(rec *repo.Record, run string) *time.Time {
 	if rec.Run != nil && rec.Run.ID == run && rec.Run.FinishedAt != nil {
 		return &rec.Run.FinishedAt.Time
 	}
-	for i := range rec.History {
-		if rec.History[i].ID == run || slices.Contains(rec.History[i].Covers, run) {
-			return &rec.History[i].FinishedAt.Time
-		}
+	if at, ok := rec.Finished(run); ok {
+		return &at
 	}
 	return nil
 }

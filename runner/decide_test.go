@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -165,6 +166,33 @@ func TestRerun(t *testing.T) {
 	rerun("")
 	w.succeed()
 	assert.Len(t, w.ran(), 3)
+}
+
+// However many runs come after it, a finished run does not run again.
+func TestOldRunsDoNotRunAgain(t *testing.T) {
+	w := pushed(t)
+	w.succeed()
+	w.edit(func(j *repo.Job) { j.Digest, j.Rerun = "again", "1" })
+	w.succeed()
+	for i := range 2 * repo.KeptRuns {
+		w.edit(func(j *repo.Job) { j.Digest, j.Rerun = fmt.Sprint("later-", i), "" })
+		w.succeed()
+	}
+	runs := 2*repo.KeptRuns + 2
+	require.Less(t, len(w.record.History), runs, "the first runs are not kept whole")
+	require.Equal(t, runs, w.record.Runs())
+	for _, job := range []struct{ digest, rerun string }{{"A", ""}, {"again", ""}, {"again", "1"}, {"A", "1"}, {"later-0", ""}} {
+		w.edit(func(j *repo.Job) { j.Digest, j.Rerun = job.digest, job.rerun })
+		w.settle()
+		require.Equal(t, runs, w.record.Runs(), "%s", job)
+		require.NotNil(t, w.record.Run.FinishedAt, "%s", job)
+		w.kill()
+		w.settle()
+		require.NotNil(t, w.record.Run.FinishedAt, "%s after a restart", job)
+	}
+	w.edit(func(j *repo.Job) { j.Rerun = "2" })
+	w.settle()
+	require.Equal(t, runs+1, w.runs[len(w.runs)-1].Number)
 }
 
 func TestRerunStaysInTheFile(t *testing.T) {

@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -276,10 +275,10 @@ func (d *decision) closeAttempt() {
 	}
 	finishedAt := metav1.NewTime(at)
 	run.Outcome, run.FinishedAt, run.Ending, run.RetryAt, run.Suspended = &o, &finishedAt, nil, nil, nil
-	d.rec.History = slices.Concat(d.rec.History, []repo.RunSummary{{ // which is kept for ever: without room for more
+	d.rec.Finish(repo.RunSummary{
 		ID: run.ID, Digest: run.Digest, Trigger: run.Trigger, Revision: run.Revision, Covers: run.Covers, StartedAt: run.StartedAt,
 		FinishedAt: finishedAt, Attempts: run.Attempt + 1, Retries: run.Retries, GPUSeconds: run.GPUSeconds, Outcome: o,
-	}})
+	})
 	d.def = nil
 }
 

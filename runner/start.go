@@ -36,9 +36,8 @@ func (d *decision) ran(id string) bool {
 	if r := d.rec.Run; r != nil && (r.ID == id || slices.Contains(r.Covers, id)) {
 		return true
 	}
-	return slices.ContainsFunc(d.rec.History, func(s repo.RunSummary) bool {
-		return s.ID == id || slices.Contains(s.Covers, id)
-	})
+	_, finished := d.rec.Finished(id)
+	return finished
 }
 
 // startNext starts the run that the definition asks for, if there is one.
@@ -73,7 +72,7 @@ func (d *decision) startNext() bool {
 }
 
 func (d *decision) nextNumber() int {
-	n := len(d.rec.History)
+	n := d.rec.Runs()
 	for i := range d.in.Runs {
 		n = max(n, d.in.Runs[i].Number)
 	}
@@ -90,24 +89,21 @@ func (d *decision) wait(why string) bool {
 // while the definition changes, and be taken away.
 func (d *decision) trigger() (repo.Trigger, bool) {
 	job := d.in.Job
-	rerun := repo.Trigger{Kind: repo.TriggerRerun, Value: job.Rerun}
-	if job.Rerun != "" && !d.anyRun(func(by repo.Trigger, _ string) bool { return by == rerun }) {
-		return rerun, true
+	if job.Rerun != "" && !d.anyRerun(func(value, _ string) bool { return value == job.Rerun }) {
+		return repo.Trigger{Kind: repo.TriggerRerun, Value: job.Rerun}, true
 	}
 	if job.Schedule != nil {
 		return d.cronTrigger()
 	}
 	t := repo.Trigger{Kind: repo.TriggerPush}
-	rerunRan := d.anyRun(func(by repo.Trigger, digest string) bool { return by.Kind == repo.TriggerRerun && digest == job.Digest })
+	rerunRan := d.anyRerun(func(_, digest string) bool { return digest == job.Digest })
 	return t, !rerunRan && !d.ran(repo.RunID(d.in.Environment, job.Key, job.Digest, t))
 }
 
-// anyRun says whether f holds for the present run or a finished one.
-func (d *decision) anyRun(f func(by repo.Trigger, digest string) bool) bool {
-	if r := d.rec.Run; r != nil && f(r.Trigger, r.Digest) {
-		return true
-	}
-	return slices.ContainsFunc(d.rec.History, func(s repo.RunSummary) bool { return f(s.Trigger, s.Digest) })
+// anyRerun says whether f holds for the present run or a finished one, if a rerun started it.
+func (d *decision) anyRerun(f func(value, digest string) bool) bool {
+	r := d.rec.Run
+	return r != nil && r.Trigger.Kind == repo.TriggerRerun && f(r.Trigger.Value, r.Digest) || d.rec.AnyRerun(f)
 }
 
 // begin makes run the job's present one, with nothing of it started yet.
@@ -156,7 +152,7 @@ func (d *decision) definitionOf(rec *repo.RunRecord) *repo.Run {
 	if job := d.in.Job; job != nil && job.Digest == rec.Digest {
 		return &repo.Run{
 			ID: rec.ID, Environment: d.in.Environment, Trigger: rec.Trigger, Revision: rec.Revision,
-			StartedAt: rec.StartedAt.Time, Number: len(d.rec.History) + 1, Job: *job, // whatever else is there began later
+			StartedAt: rec.StartedAt.Time, Number: d.rec.Runs() + 1, Job: *job, // whatever else is there began later
 		}
 	}
 	return nil

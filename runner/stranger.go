@@ -66,7 +66,10 @@ func (l *Loop) introduce(ctx context.Context, e *entry, pods []Pod) error {
 // knows says whether a run is in the record, or prepared. l.mu is held.
 func (e *entry) knows(run string) bool {
 	r := &e.record
-	return r.Run != nil && r.Run.ID == run ||
-		slices.ContainsFunc(r.History, func(s repo.RunSummary) bool { return s.ID == run }) ||
-		slices.ContainsFunc(e.runs, func(p repo.Run) bool { return p.ID == run })
+	for finished := range r.RunIDs() {
+		if finished == run {
+			return true
+		}
+	}
+	return r.Run != nil && r.Run.ID == run || slices.ContainsFunc(e.runs, func(p repo.Run) bool { return p.ID == run })
 }

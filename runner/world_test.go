@@ -316,7 +316,7 @@ func viaFiles(t require.TestingT, r repo.Record) *repo.Record {
 	require.NoError(t, err)
 	var f file
 	require.NoError(t, json.Unmarshal(text, &f))
-	f.Record.History = f.History
+	f.Record.History, f.Record.Past = f.History, r.Past
 	return utc(&f.Record)
 }
 

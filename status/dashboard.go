@@ -172,7 +172,7 @@ func totals(records []repo.Record) string {
 	for i := range records {
 		counts[records[i].Phase]++
 		seconds += GPUSeconds(&records[i])
-		runs += len(records[i].History)
+		runs += records[i].Runs()
 	}
 	parts := []string{count(len(records), "job")}
 	for _, g := range groups {
@@ -191,16 +191,14 @@ func totals(records []repo.Record) string {
 
 // GPUSeconds are the GPU seconds of all runs of a job, the present one too.
 func GPUSeconds(r *repo.Record) int64 {
-	var n int64
-	run := r.Run
-	for _, s := range r.History {
-		n += s.GPUSeconds
-		if run != nil && run.ID == s.ID {
-			run = nil
-		}
+	n := r.Past.GPUSeconds
+	for i := range r.History {
+		n += r.History[i].GPUSeconds
 	}
-	if run != nil {
-		n += run.GPUSeconds
+	if run := r.Run; run != nil {
+		if _, over := r.Finished(run.ID); !over {
+			n += run.GPUSeconds
+		}
 	}
 	return n
 }

@@ -24,6 +24,10 @@ type Input struct {
 	Binding *repo.Binding
 	// Tip is what the branch holds now; nil if there is no such branch.
 	Tip fs.FS
+	// Before is what it held when it was last read or written, if somebody else
+	// has been at it since; nil if nobody has, or nobody knows. What finished runs
+	// it told of stay in the histories.
+	Before fs.FS
 }
 
 // keptRuns is how many runs' log tails stay on the branch. Older ones are in
@@ -60,11 +64,13 @@ type writer struct {
 }
 
 // there is what the tip has at a path, nil if it has nothing.
-func (w *writer) there(name string) ([]byte, error) {
-	if w.in.Tip == nil {
+func (w *writer) there(name string) ([]byte, error) { return read(w.in.Tip, name) }
+
+func read(tree fs.FS, name string) ([]byte, error) {
+	if tree == nil {
 		return nil, nil
 	}
-	b, err := fs.ReadFile(w.in.Tip, name)
+	b, err := fs.ReadFile(tree, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -114,23 +120,32 @@ func (w *writer) text(name string) string {
 	return string(b)
 }
 
+// history merges what the branch has with what it had before, and with the latest runs.
 func (w *writer) history(dir string, r *repo.Record) error {
-	name := path.Join(dir, repo.HistoryFile)
-	there, err := w.there(name)
-	if err == nil && left(r, dir) {
-		var before []byte
-		before, err = w.there(path.Join(r.Dir, repo.HistoryFile))
-		there = bytes.Join(append(lines(before), lines(there)...), []byte("\n"))
+	places := []string{dir}
+	if left(r, dir) {
+		places = []string{r.Dir, dir}
 	}
-	if err != nil {
-		return fmt.Errorf("read %s: %w", name, err)
+	var there [][]byte
+	var runs []repo.RunSummary
+	for _, place := range places {
+		name := path.Join(place, repo.HistoryFile)
+		b, err := w.there(name)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+		there = append(there, lines(b)...)
+		if b, err = read(w.in.Before, name); err == nil { // or else the latest runs are what is known
+			told, _ := DecodeHistory(name, b)
+			runs = append(runs, told...)
+		}
 	}
-	merged, err := MergeHistory(there, r.History)
+	merged, err := MergeHistory(bytes.Join(there, []byte("\n")), append(runs, r.History...))
 	if err != nil {
 		return err
 	}
 	if len(merged) > 0 {
-		w.put(name, merged)
+		w.put(path.Join(dir, repo.HistoryFile), merged)
 	}
 	return nil
 }

@@ -176,3 +176,31 @@ func TestMessages(t *testing.T) {
 		assert.Less(t, len(got), 2000)
 	}
 }
+
+// A record that is read keeps the latest of many runs whole, counts all of them,
+// and writes the file again as it was.
+func TestManyRuns(t *testing.T) {
+	r := ran(record("j", repo.PhaseSucceeded), 0, repo.Succeeded)
+	runs := 3 * repo.KeptRuns
+	r.History[0].GPUSeconds = 3600
+	for i := range runs - 1 {
+		s := r.History[0]
+		s.ID = fmt.Sprintf("j-%02d", i)
+		r.History = append(r.History, s)
+	}
+	in := Input{Environment: "prod", Changes: []repo.Change{{Record: r}}, Records: []repo.Record{r}}
+	files, _, err := Files(in)
+	require.NoError(t, err)
+
+	got, problems := Read(tree(files), repo.Layout{}, "prod")
+	require.Empty(t, problems)
+	require.Len(t, got, 1)
+	require.Less(t, len(got[0].History), runs)
+	assert.Contains(t, string(Page(&got[0], nil)), fmt.Sprintf("and %d before them", runs-pageRuns))
+	assert.Contains(t, string(Dashboard(nil, repo.Layout{}, "prod", got, nil)), "150 finished runs · 150.00 GPU hours")
+
+	in.Changes, in.Records, in.Tip = []repo.Change{{Record: got[0]}}, got, tree(files)
+	again, _, err := Files(in)
+	require.NoError(t, err)
+	assert.Empty(t, again, "nothing has changed")
+}

@@ -236,7 +236,7 @@ func history(b *bytes.Buffer, r *repo.Record) {
 		fmt.Fprintf(b, "| %s | %s | %s | %s | %s %s | %d | %d | %s |\n", escape(s.ID), escape(string(s.Trigger.Kind)), clock(s.StartedAt), took(s.StartedAt, &s.FinishedAt),
 			escape(string(s.Result)), ending(&repo.Outcome{Class: s.Class, Reason: s.Reason}), s.Attempts, s.Retries.Total, hours(s.GPUSeconds))
 	}
-	if n := len(r.History) - pageRuns; n > 0 {
+	if n := r.Runs() - pageRuns; n > 0 {
 		fmt.Fprintf(b, "\nand %d before them, in [history.jsonl](history.jsonl)\n", n)
 	}
 	b.WriteString("\n")

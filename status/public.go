@@ -8,7 +8,7 @@ import (
 )
 
 // public is a record as everybody may read it: what programs and backends said
-// is masked. It shares nothing with the record that it is made from but History.
+// is masked. It shares nothing with the record that it is made from but its finished runs.
 func public(r repo.Record) (repo.Record, error) {
 	out, err := copied(r)
 	if err != nil {
@@ -49,6 +49,6 @@ func copied(r repo.Record) (repo.Record, error) {
 	if err != nil {
 		return out, fmt.Errorf("copy the record of %s: %w", r.Key(), err)
 	}
-	out.History, out.Dir, out.Damaged = r.History, r.Dir, r.Damaged
+	out.History, out.Past, out.Dir, out.Damaged = r.History, r.Past, r.Dir, r.Damaged
 	return out, nil
 }

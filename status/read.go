@@ -89,7 +89,9 @@ func readRecord(tip fs.FS, layout repo.Layout, environment, name string) (repo.R
 		r.Damaged = err.Error()
 		return r, []*repo.Error{{File: historyFile, Message: err.Error()}}
 	}
-	var problems []*repo.Error
-	r.History, problems = DecodeHistory(historyFile, h)
+	runs, problems := DecodeHistory(historyFile, h)
+	for i := range runs {
+		r.Finish(runs[i])
+	}
 	return r, problems
 }

@@ -131,6 +131,9 @@ func (l *ledger) build(tip, before *gitsync.Snapshot, book runner.Book) (map[str
 	if tip != nil {
 		in.Tip = tip
 	}
+	if tree.moved && before != nil {
+		in.Before = before
+	}
 	return status.Files(in)
 }
 

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -215,6 +216,35 @@ func TestOlderStateOfTheBranchIsOverwritten(t *testing.T) {
 	assert.Len(t, b.loaded(prod).Roles[0].Tasks[0].Attempts, 2)
 	var overtaken *runner.OvertakenError
 	require.False(t, errors.As(*told, &overtaken))
+}
+
+// TestPutBackBranchLosesNoRun: also runs that are long over, of which a record
+// in memory keeps nothing but the names.
+func TestPutBackBranchLosesNoRun(t *testing.T) {
+	b := newBench(t)
+	l, told := b.daemon("prod")
+	require.NoError(t, b.publish(l, running()))
+	old := b.git("-C", b.remote, "rev-parse", repo.StatusBranch)
+	rec := running(finished)
+	for i := range 3 * repo.KeptRuns {
+		s := repo.RunSummary{ID: fmt.Sprintf("a-%d", i+2), StartedAt: began, FinishedAt: began, Outcome: *rec.Run.Outcome}
+		if rec.Finish(s); i%40 == 0 {
+			require.NoError(t, b.publish(l, rec))
+		}
+	}
+	require.NoError(t, b.publish(l, rec))
+	history := repo.StatusBranch + ":prod/nlp/a/history.jsonl"
+	before := b.git("-C", b.remote, "show", history)
+	require.Len(t, strings.Split(before, "\n"), rec.Runs())
+	b.git("-C", b.remote, "update-ref", "refs/heads/"+repo.StatusBranch, old)
+
+	rec.Finish(repo.RunSummary{ID: "a-last", StartedAt: began, FinishedAt: began, Outcome: *rec.Run.Outcome})
+	require.NoError(t, b.publish(l, rec))
+	require.NoError(t, *told)
+	after := b.git("-C", b.remote, "show", history)
+	assert.Equal(t, before, after[:strings.LastIndex(after, "\n")])
+	loaded := b.loaded(l)
+	assert.Equal(t, rec.Runs(), loaded.Runs())
 }
 
 // TestOlderRecordsOfOthersAreOverwritten: whatever somebody has put back, or
