@@ -249,6 +249,7 @@ func (b *backend) Prepare(_ context.Context, run *repo.Run, attempt int32) (repo
 			b.cluster.runs = append(b.cluster.runs, there)
 		}
 		there.run = *run
+		delete(b.laws.missing, run.ID)
 		b.uids[run.ID] = there.uid
 		return nil
 	})

@@ -203,7 +203,8 @@ func (w *world) harm() {
 		// Before the branch has heard of a run, nobody else knows of it.
 		if r, rec := w.cluster.run(p.run), w.remote.head.record(p.key); r != nil && rec != nil && rec.Run != nil && rec.Run.ID == p.run {
 			w.say("what was prepared for run %s is deleted by hand", p.run)
-			w.laws.undefined[p.run] = true
+			w.laws.missing[p.run] = lost{p.key, rec.Run.Digest}
+			w.laws.redefined(w)
 			w.forget(r)
 		}
 	default:

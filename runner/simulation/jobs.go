@@ -39,7 +39,12 @@ type repository struct {
 
 func keyOf(job int) repo.Key { return repo.Key{Namespace: "ml", Name: string(rune('a' + job))} }
 
-// commit makes what is defined now the next revision.
+// push makes what is defined now the next revision.
+func (w *world) push() {
+	w.repository.commit()
+	w.laws.redefined(w)
+}
+
 func (r *repository) commit() {
 	r.revision++
 	defs := &repo.Definitions{Revision: "r" + strconv.Itoa(r.revision), Environment: environment, Settings: repo.Settings{Removal: r.removal}}
@@ -164,7 +169,7 @@ func (w *world) edit() {
 			w.say("push: removal is confirmed by %s", token)
 		}
 	}
-	r.commit()
+	w.push()
 }
 
 // change pushes a definition that is the same version but for what no digest covers.

@@ -22,7 +22,14 @@ type laws struct {
 	covered   map[string]bool  // runs that a finished one answered for
 	outcomes  map[string]published
 	mute      map[string]bool // pods whose log could not be read when it was asked for
-	undefined map[string]bool // runs whose definition was deleted by hand: nobody may have the rules any more by which failures are judged
+	missing   map[string]lost // runs whose definition was deleted by hand, and is in the repository alone
+	undefined map[string]bool // those of which it was not even there: nobody may have the rules any more by which failures are judged
+}
+
+// lost is the definition of a run that was deleted by hand.
+type lost struct {
+	job    repo.Key
+	digest string
 }
 
 // published is an outcome as the branch first had it.
@@ -33,7 +40,7 @@ type published struct {
 
 func (l *laws) begin() {
 	l.fates, l.finished, l.covered, l.outcomes, l.mute = map[string]*fate{}, map[string]bool{}, map[string]bool{}, map[string]published{}, map[string]bool{}
-	l.undefined = map[string]bool{}
+	l.missing, l.undefined = map[string]lost{}, map[string]bool{}
 }
 
 func (l *laws) breaks(format string, args ...any) {
@@ -45,6 +52,15 @@ func (l *laws) breaks(format string, args ...any) {
 // overlap: something that a dead daemon asked for is done when the next one has
 // read the branch, and did not hear of it. It is as if both had acted at once.
 func (l *laws) overlap(w *world, term int) { l.loose = l.loose || term < w.readings }
+
+// redefined: something was pushed to the repository, or is missed beside it.
+func (l *laws) redefined(w *world) {
+	for run, def := range l.missing {
+		if !slices.ContainsFunc(w.repository.defs.Jobs, func(j repo.Job) bool { return j.Key == def.job && j.Digest == def.digest }) {
+			l.undefined[run] = true
+		}
+	}
+}
 
 // born: a task attempt is started at most once, no two attempts of a task live
 // at a time, and a finished run never runs again.

@@ -21,7 +21,7 @@ func (w *world) rest() {
 	}
 	r := &w.repository
 	clear(r.broken)
-	r.commit()
+	w.push()
 	w.heal()
 	w.keepTime()
 	for i, job := range r.defined {
@@ -29,7 +29,7 @@ func (w *world) rest() {
 			w.change(i, func(j *repo.Job) { j.Suspend, j.Schedule = false, nil })
 		}
 	}
-	r.commit()
+	w.push()
 	w.heal()
 	for limit := w.steps + patience; w.laws.broken == "" && w.steps < limit; {
 		if !w.settle() {
@@ -100,7 +100,7 @@ func (w *world) settle() bool {
 	if token := w.remote.token(); token != "" && token != w.repository.removal.Confirm {
 		w.say("push: removal is confirmed by %s", token)
 		w.repository.removal.Confirm = token
-		w.repository.commit()
+		w.push()
 	}
 	return w.wait()
 }

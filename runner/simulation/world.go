@@ -56,7 +56,7 @@ func newWorld(c choices, out io.Writer) *world {
 	for i := range jobs {
 		w.repository.write(i, w.job(i))
 	}
-	w.repository.commit()
+	w.push()
 	w.daemons = append(w.daemons, &daemon{world: w, name: "A"})
 	switch w.below(8) {
 	case 6:
