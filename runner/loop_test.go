@@ -31,6 +31,7 @@ type memory struct {
 	script          func(repo.TaskAttempt) int32 // exit code; -1 runs until it is deleted
 	refuse          string
 	failing         int                     // that many creations fail first
+	quota           int                     // so many pods may be, 0 for any number
 	answer          func(*corev1.Pod) error // to a creation, before it is one
 	asked           []string                // pods of which a creation was tried
 	rehearsed, told []string                // pods rehearsed, and what was announced of them
@@ -132,6 +133,9 @@ func (m *memory) Create(_ context.Context, pod *corev1.Pod) error {
 	if m.failing > 0 {
 		m.failing--
 		return errors.New("the server is on fire")
+	}
+	if q := m.quota; q > 0 && len(m.pods) >= q {
+		return apierrors.NewForbidden(pods, pod.Name, fmt.Errorf("exceeded quota: q, requested: pods=1, used: pods=%d, limited: pods=%d", q, q))
 	}
 	if m.pods[pod.Name] != nil {
 		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "pods"}, pod.Name)
