@@ -48,10 +48,10 @@ func TestGPUsAreNotShared(t *testing.T) {
 	running("gpu-1")
 	assert.Equal(t, "0,1 GPU-aaaa-0,GPU-aaaa-1\n", logOf(t, b, "gpu-0", ""))
 	assert.Equal(t, "2,3 GPU-aaaa-2,GPU-aaaa-3\n", logOf(t, b, "gpu-1", ""))
-	c := conditionOf(get(t, b, "gpu-2"), corev1.PodScheduled)
-	assert.Equal(t, corev1.ConditionFalse, c.Status)
-	assert.Equal(t, "Unschedulable", c.Reason)
-	assert.Equal(t, "needs 2 GPUs, 0 of 4 free (waits for ns/gpu-0, ns/gpu-1)", c.Message)
+	eventually(t, "gpu-2 is told why it waits", func() bool { // the others may run before that
+		c := conditionOf(get(t, b, "gpu-2"), corev1.PodScheduled)
+		return c.Status == corev1.ConditionFalse && c.Reason == "Unschedulable" && c.Message == "needs 2 GPUs, 0 of 4 free (waits for ns/gpu-0, ns/gpu-1)"
+	})
 
 	// A daemon that starts again knows who has what.
 	require.NoError(t, b.Close())
