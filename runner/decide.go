@@ -130,9 +130,6 @@ func (d *decision) step() bool {
 	if d.overtakenRun() || d.overtakenAttempt() {
 		return d.catchUp() || moved
 	}
-	if d.behind() && d.proceed() {
-		return true // what was decided before comes before what is asked for now
-	}
 	moved = d.interrupt() || moved
 	return d.proceed() || moved
 }

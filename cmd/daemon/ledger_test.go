@@ -200,6 +200,23 @@ func TestStaleDaemonReadsAgain(t *testing.T) {
 	require.NoError(t, b.publish(one, rec))
 }
 
+// A record of a job that this daemon has none of is another daemon's: it has
+// acted on a later commit of the repository.
+func TestRecordOfAnotherJobIsHeardOf(t *testing.T) {
+	b := newBench(t)
+	one, told := b.daemon("prod")
+	two, _ := b.daemon("prod")
+	require.NoError(t, b.publish(one, running()))
+	_ = b.loaded(two)
+	another := running(ended(0, "Error"))
+	another.Metadata.Name = "b"
+	require.NoError(t, b.publish(two, another))
+	var overtaken *runner.OvertakenError
+	require.ErrorAs(t, b.publish(one, running(ended(0, "Error"))), &overtaken)
+	require.ErrorAs(t, *told, &overtaken)
+	assert.Equal(t, another.Key(), overtaken.Job)
+}
+
 // Other environments' pushes and what people do to the branch are no reason to
 // read anything again: an older state that was put back is overwritten.
 func TestOlderStateOfTheBranchIsOverwritten(t *testing.T) {
