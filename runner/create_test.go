@@ -138,6 +138,26 @@ func TestSlowStart(t *testing.T) {
 	require.EqualError(t, w.trouble, "away")
 }
 
+// Where creations went well the next job's begin as many at a time, and one at
+// a time in another namespace.
+func TestCreationsStayWide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t.Context(), func(repo.TaskAttempt) int32 { return -1 })
+		m.answer = func(*corev1.Pod) error { return nil }
+		l := New(m, newLedger(), Options{Environment: "default", Log: zerolog.Nop(), Parallel: 4})
+		require.NoError(t, l.Load(t.Context()))
+		jobs := []repo.Job{trainJob("a", "d1", 8, 0), trainJob("b", "d1", 4, 0), trainJob("c", "d1", 2, 0)}
+		jobs[2].Namespace = "another"
+		l.Define(time.Now(), definitions(jobs...))
+		for i, took := range []time.Duration{3, 1, 2} { // milliseconds: 1+2+4+1 at a time, 4, and 1+1
+			began := time.Now()
+			l.Reconcile(t.Context(), began, jobs[i].Key)
+			require.LessOrEqual(t, time.Since(began), (took+1)*time.Millisecond, jobs[i].Name)
+			require.GreaterOrEqual(t, time.Since(began), took*time.Millisecond, jobs[i].Name)
+		}
+	})
+}
+
 // A pod that is refused harms no other job, and only its own tasks.
 func TestOneRefusedJobHarmsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
