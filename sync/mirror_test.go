@@ -291,7 +291,6 @@ func TestMirrorCanBeLookedAtWithGit(t *testing.T) {
 }
 
 func TestLockNamesTheHolder(t *testing.T) {
-	dir := t.TempDir()
 	if held := os.Getenv("GITSYNC_TEST_HOLD"); held != "" {
 		r, err := NewRemote(RemoteOptions{URL: "/nowhere"})
 		require.NoError(t, err)
@@ -301,6 +300,7 @@ func TestLockNamesTheHolder(t *testing.T) {
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // until we are killed
 		return
 	}
+	dir := t.TempDir()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestLockNamesTheHolder$")
 	cmd.Env = append(os.Environ(), "GITSYNC_TEST_HOLD="+dir)
 	in, err := cmd.StdinPipe()
