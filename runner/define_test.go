@@ -32,6 +32,10 @@ func TestBrokenFileKeepsItsJobs(t *testing.T) {
 			map[string]repo.Phase{"a": repo.PhaseRunning, "b": repo.PhaseRunning, "c": repo.PhaseRunning}},
 		{"one of its jobs", []repo.Job{of("b", "jobs/two.yaml")}, []repo.Invalid{{Key: key("a"), Source: repo.Source{Unit: "jobs/two.yaml"}}},
 			map[string]repo.Phase{"a": repo.PhaseRunning, "b": repo.PhaseRunning, "c": repo.PhaseRunning}},
+		{"one of its jobs, which says no file", []repo.Job{of("b", "jobs/two.yaml")}, []repo.Invalid{{Key: key("a")}},
+			map[string]repo.Phase{"a": repo.PhaseRunning, "b": repo.PhaseRunning, "c": repo.PhaseRunning}},
+		{"another file, of the name of a job", []repo.Job{of("a", "jobs/two.yaml"), of("b", "jobs/two.yaml")}, []repo.Invalid{{Key: key("c"), Source: repo.Source{Unit: "jobs/new.yaml"}}},
+			map[string]repo.Phase{"a": repo.PhaseRunning, "b": repo.PhaseRunning, "c": repo.PhaseRunning}},
 		{"a new file", []repo.Job{of("a", "jobs/two.yaml"), of("b", "jobs/two.yaml")}, []repo.Invalid{{Key: key("new"), Source: repo.Source{Unit: "jobs/new.yaml"}}},
 			map[string]repo.Phase{"a": repo.PhaseRunning, "b": repo.PhaseRunning, "c": repo.PhaseRunning, "new": repo.PhaseInvalid}},
 	} {
