@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
@@ -136,6 +137,37 @@ func (s stubborn) Delete(ctx context.Context, ns, name, uid string, grace *int64
 		}
 	}()
 	return nil
+}
+
+// changing is a backend whose pods are not as they were seen when they are to be deleted, once each.
+type changing struct {
+	*memory
+	changed map[string]bool
+}
+
+func (c changing) Delete(ctx context.Context, ns, name, uid string, grace *int64) error {
+	c.mu.Lock()
+	before := c.changed[name]
+	c.changed[name] = true
+	c.mu.Unlock()
+	if !before {
+		return apierrors.NewConflict(pods, name, errors.New("it has changed"))
+	}
+	return c.memory.Delete(ctx, ns, name, uid, grace)
+}
+
+// A pod that is not what was decided on is looked at again soon, told of or not.
+func TestChangedPodIsLookedAtAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t.Context(), func(repo.TaskAttempt) int32 { return 0 })
+		s := keepRunning(t, changing{m, map[string]bool{}}, newLedger(), Options{Log: zerolog.Nop()}, revision("r1", "", trainJob("a", "d1", 2, 0)))
+		require.Equal(t, []repo.Phase{repo.PhaseSucceeded}, s.phases())
+		require.True(t, sleep(s.ctx, time.Hour-time.Minute, nil))
+		require.Len(t, m.pods, 2, "they are kept for an hour")
+		require.True(t, sleep(s.ctx, time.Minute, nil))
+		synctest.Wait()
+		require.Empty(t, m.pods)
+	})
 }
 
 // A confirmed removal goes on whatever is pushed while the pods are ending.
