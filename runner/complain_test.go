@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
@@ -36,6 +38,23 @@ func TestComplaintsAreFew(t *testing.T) {
 		for _, phase := range s.phases() {
 			require.Equal(t, repo.PhaseSucceeded, phase)
 		}
+	})
+}
+
+// What a job waits for next is said as well.
+func TestAnotherCauseIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t.Context(), func(repo.TaskAttempt) int32 { return 0 })
+		m.answer = func(*corev1.Pod) error { return errors.New("the server is away") }
+		log := &lines{}
+		s := keepRunning(t, m, newLedger(), Options{Log: zerolog.New(log)}, definitions(trainJob("a", "d1", 1, 0)))
+		require.True(t, sleep(s.ctx, 10*time.Minute, nil))
+		m.mu.Lock()
+		m.answer = func(*corev1.Pod) error { return errors.New("the server is full") }
+		m.mu.Unlock()
+		require.True(t, sleep(s.ctx, 10*time.Minute, nil))
+		require.Equal(t, 1, log.count("the server is away"), "%s", log)
+		require.Equal(t, 1, log.count("the server is full"), "%s", log)
 	})
 }
 
