@@ -355,6 +355,18 @@ func TestRescale(t *testing.T) {
 		assert.Len(t, w.ran(), 2)
 		assert.Equal(t, repo.PhaseSucceeded, w.record.Phase)
 	})
+	t.Run("up, as the last one ends", func(t *testing.T) {
+		w := pushed(t, rescaled)
+		w.settle()
+		w.start("main-0", "main-1")
+		w.end("main-0", 0)
+		w.end("main-1", 0)
+		w.edit(scale(3))
+		w.settle()
+		assert.Equal(t, []string{"main-2"}, w.live(), "the run is over when all three have succeeded")
+		w.succeed()
+		assert.Equal(t, []string{"A3"}, w.ran())
+	})
 	t.Run("only where the format allows it", func(t *testing.T) {
 		w := pushed(t)
 		w.settle()

@@ -139,6 +139,42 @@ func (s stubborn) Delete(ctx context.Context, ns, name, uid string, grace *int64
 	return nil
 }
 
+// unreachable is a backend whose nodes do not answer: what is to end on them
+// goes on until it is given up.
+type unreachable struct{ *memory }
+
+func (u unreachable) Delete(ctx context.Context, ns, name, uid string, grace *int64) error {
+	if grace != nil && *grace == 0 {
+		return u.memory.Delete(ctx, ns, name, uid, grace)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if p := u.pods[name]; p != nil && p.DeletionTimestamp == nil {
+		now := metav1.Now()
+		p.DeletionTimestamp = &now
+	}
+	return nil
+}
+
+// A pod is given up when its role says so, and not before.
+func TestPodIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t.Context(), func(repo.TaskAttempt) int32 { return -1 })
+		patient, other := trainJob("a", "d1", 1, 0), trainJob("b", "d1", 1, 0)
+		after := 5 * time.Minute
+		other.Roles[0].ForceDeleteAfter = &after
+		s := keepRunning(t, unreachable{m}, newLedger(), Options{Log: zerolog.Nop()}, revision("r1", "", patient, other))
+		patient.Suspend, other.Suspend = true, true
+		s.settle(revision("r2", "", patient, other))
+		require.Len(t, m.pods, 2)
+		require.True(t, sleep(s.ctx, after-time.Minute, nil))
+		require.Len(t, m.pods, 2)
+		require.True(t, sleep(s.ctx, 2*time.Minute, nil))
+		synctest.Wait()
+		require.Len(t, m.pods, 1, "and the other is waited for")
+	})
+}
+
 // changing is a backend whose pods are not as they were seen when they are to be deleted, once each.
 type changing struct {
 	*memory

@@ -310,3 +310,31 @@ func TestDefinitionThatComesBack(t *testing.T) {
 	assert.Equal(t, "B", w.record.Run.Digest)
 	assert.Len(t, w.starts, starts)
 }
+
+// A pod that was deleted by hand, and tried again by a daemon that was killed
+// before it could say so, was not suspended and resumed: it counts as it did.
+func TestDeletedByHandBeforeTheRecordWasPushed(t *testing.T) {
+	for _, row := range []struct {
+		mode repo.RetryMode
+		want repo.Retries
+	}{
+		{repo.ByFault, repo.Retries{Total: 1}},
+		{repo.ByCount, repo.Retries{Total: 1, Accountable: 1}},
+	} {
+		w := pushed(t, budgets(row.mode, 2, 0))
+		w.settle()
+		w.start("main-0", "main-1")
+		w.settle()
+		w.sleep(time.Minute)
+		w.delete(w.latest("main-0"), false)
+		w.act()
+		w.act()
+		require.Equal(t, row.want, w.task("main-0").Retries)
+		require.Len(t, w.starts, 3)
+		w.kill()
+		w.settle()
+		assert.Equal(t, ReasonPodDeleted, w.task("main-0").Attempts[0].Reason)
+		assert.Equal(t, row.want, w.task("main-0").Retries)
+		assert.Len(t, w.starts, 3)
+	}
+}
