@@ -355,6 +355,25 @@ func TestRescale(t *testing.T) {
 		assert.Len(t, w.ran(), 2)
 		assert.Equal(t, repo.PhaseSucceeded, w.record.Phase)
 	})
+	t.Run("up and down again, and the push is lost", func(t *testing.T) {
+		w := pushed(t, rescaled)
+		w.settle()
+		w.start("main-0", "main-1")
+		w.settle()
+		w.edit(scale(4))
+		w.act()
+		require.Len(t, w.starts, 4)
+		w.kill()
+		w.edit(scale(2))
+		w.settle()
+		assert.Equal(t, []string{"main-0", "main-1"}, w.live())
+		for _, name := range []string{"main-2", "main-3"} {
+			assert.Equal(t, ReasonScaledDown, w.task(name).Attempts[0].Reason, "%s was started, and how it ended is told", name)
+		}
+		w.succeed()
+		assert.Equal(t, repo.PhaseSucceeded, w.record.Phase)
+		assert.Len(t, w.starts, 4)
+	})
 	t.Run("up, as the last one ends", func(t *testing.T) {
 		w := pushed(t, rescaled)
 		w.settle()

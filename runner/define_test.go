@@ -135,3 +135,22 @@ func TestHowManyMayVanish(t *testing.T) {
 		})
 	}
 }
+
+// What the repository says is not known before it has been read: nothing is
+// pushed that would not hold then.
+func TestNothingIsPushedBeforeTheRepositoryIsRead(t *testing.T) {
+	led := newLedger()
+	led.notices = []string{"three jobs have vanished"}
+	l := New(newMemory(t.Context(), nil), led, Options{Environment: "default", Log: zerolog.Nop()})
+	pushed := func() bool {
+		ok, err := l.Publish(t.Context(), time.Now())
+		require.NoError(t, err)
+		return ok
+	}
+	require.False(t, pushed(), "nothing is loaded")
+	require.NoError(t, l.Load(t.Context()))
+	require.False(t, pushed(), "nothing is defined")
+	l.Define(time.Now(), definitions())
+	require.True(t, pushed())
+	require.Empty(t, led.notices)
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -29,6 +30,11 @@ func (w *world) checkAgain(in Input, out Output) {
 	if !reflect.DeepEqual(out.Record, again.Record) {
 		require.Equal(w.t, out.Record, again.Record, "its own record moved Decide")
 	}
+	in = deepCopy(in)
+	d := &decision{in: in, now: in.Now.UTC().Truncate(time.Second), rec: clone(in.Record), logs: map[string]string{}}
+	d.identify()
+	d.define()
+	require.False(w.t, d.step(), "it says that it moved, and did not")
 	// It may ask to be called for what is no longer so, but not miss what is.
 	require.False(w.t, !again.At.IsZero() && (out.At.IsZero() || again.At.Before(out.At)), "%s instead of %s", out.At, again.At)
 	require.Equal(w.t, kinds(out), kinds(again), "its own record asks for other actions")
