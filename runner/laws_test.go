@@ -151,6 +151,7 @@ func published(in Input, p *Pod) bool {
 
 func (w *world) checkRecord(in Input, out Output) {
 	rec, old := &out.Record, &in.Record
+	require.NoError(w.t, rec.Check())
 	require.GreaterOrEqual(w.t, rec.Runs(), old.Runs())
 	require.True(w.t, slices.Equal(slices.Collect(old.RunIDs()), slices.Collect(rec.RunIDs())[:old.Runs()]), "history was rewritten")
 	if n := len(old.History); n > 0 && len(rec.History) >= n {

@@ -109,7 +109,7 @@ func foldMessages(t *repo.TaskRecord, n int) {
 }
 
 // Decode reads a status.yaml. Fields that it does not know are left out: a
-// newer version may have written them.
+// newer version may have written them. A record that cannot be is an error.
 func Decode(b []byte) (repo.Record, error) {
 	var r repo.Record
 	if err := yaml.Unmarshal(b, &r); err != nil {
@@ -120,6 +120,9 @@ func Decode(b []byte) (repo.Record, error) {
 	}
 	if r.Metadata.Name == "" || r.Metadata.Namespace == "" {
 		return repo.Record{}, errors.New("decode record: it names no job")
+	}
+	if err := r.Check(); err != nil {
+		return repo.Record{}, fmt.Errorf("decode record: %w", err)
 	}
 	return r, nil
 }

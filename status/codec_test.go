@@ -54,7 +54,45 @@ func anyRecord() *rapid.Generator[repo.Record] {
 			Kinds: map[reflect.Kind]*rapid.Generator[any]{reflect.String: anyText().AsAny()},
 		}).Draw(t, "record")
 		r.APIVersion, r.Kind, r.Dir, r.Damaged = repo.APIVersion, repo.RecordKind, "", ""
+		makePossible(&r)
 		return r
+	})
+}
+
+// makePossible mends what Check would find in a record.
+func makePossible(r *repo.Record) {
+	mend := func(n *int32) { *n &= repo.MostAttempts - 1 }
+	if run := r.Run; run != nil {
+		run.ID = "j-" + run.ID
+		run.FinishedAt, run.RetryAt = nil, nil
+		if run.Outcome != nil {
+			run.FinishedAt = &run.StartedAt
+		}
+		mend(&run.Attempt)
+		mend(&run.Retries.Total)
+		mend(&run.Retries.Accountable)
+	} else {
+		r.Roles = nil
+	}
+	for i := range r.Attempts {
+		mend(&r.Attempts[i].Attempt)
+	}
+	for i := range r.Roles {
+		role := &r.Roles[i]
+		role.Name = fmt.Sprint(role.Name, i)
+		role.Replicas = int32(len(role.Tasks))
+		for j := range role.Tasks {
+			role.Tasks[j].Index = int32(j)
+			role.Tasks[j].Name = repo.Task{Role: role.Name, Index: int32(j)}.String()
+		}
+	}
+	eachTask(r, func(t *repo.TaskRecord) {
+		mend(&t.FirstAttempt)
+		mend(&t.Retries.Total)
+		mend(&t.Retries.Accountable)
+		for i := range t.Attempts {
+			t.Attempts[i].Attempt = int32(i)
+		}
 	})
 }
 

@@ -136,6 +136,9 @@ func (l *laws) pushed(w *world, c *commit) {
 		if w.tracing() {
 			w.say("    %s", inShort(rec))
 		}
+		if err := rec.Check(); err != nil {
+			l.breaks("the record of %s cannot be: %s", rec.Key(), err)
+		}
 		l.history(old, rec)
 		if run := rec.Run; run != nil {
 			if run.FinishedAt == nil && l.finished[run.ID] {
