@@ -26,13 +26,18 @@ type pastRerun struct{ value, digest string }
 // Finish puts a finished run into the history. Copies of the record that were
 // made before do not see it.
 func (r *Record) Finish(s RunSummary) {
-	r.History = append(slices.Clip(r.History), s)
-	if len(r.History) < 2*KeptRuns {
+	r.History = slices.Concat(r.History, []RunSummary{s}) // without room for more
+}
+
+// Fold keeps of old runs no more than Past does. The first so many runs are those
+// whose lines the remote has: of the others the record is all that there is.
+func (r *Record) Fold(pushed int) {
+	n := min(pushed-len(r.Past.runs), len(r.History)-KeptRuns)
+	if n < KeptRuns { // many at a time, as each time copies all that is known of the past
 		return
 	}
-	old := r.History[:len(r.History)-KeptRuns] // many at a time, as each time copies all that is known of the past
-	r.Past.add(old)
-	r.History = slices.Clone(r.History[len(old):])
+	r.Past.add(r.History[:n])
+	r.History = slices.Clone(r.History[n:])
 }
 
 func (p *Past) add(old []RunSummary) {

@@ -20,7 +20,8 @@ func TestHistoryForgetsNoRun(t *testing.T) {
 		runs   int
 	}
 	var copies []copied
-	for i := range 12 * KeptRuns {
+	const runs = 12 * KeptRuns
+	for i := range runs {
 		if i%7 == 0 {
 			copies = append(copies, copied{r, i})
 		}
@@ -38,13 +39,18 @@ func TestHistoryForgetsNoRun(t *testing.T) {
 		}
 		r.Finish(s)
 		all = append(all, s)
+		if i%(2*KeptRuns) != 3 { // that one is not pushed
+			r.Fold(len(all))
+		}
 	}
 	for _, c := range slices.Backward(copies) {
 		for range 2 * KeptRuns {
 			c.record.Finish(RunSummary{ID: "of another copy", Covers: []string{"covered by it"}, Trigger: Trigger{Kind: TriggerRerun, Value: "its own"}})
+			c.record.Fold(c.record.Runs())
 		}
 	}
 	holds(t, &r, all)
+	require.Less(t, len(r.History), 2*KeptRuns)
 	for i := range copies {
 		holds(t, &copies[i].record, all[:copies[i].runs])
 	}
@@ -54,7 +60,6 @@ func TestHistoryForgetsNoRun(t *testing.T) {
 func holds(t require.TestingT, r *Record, all []RunSummary) {
 	require.Equal(t, len(all), r.Runs())
 	require.GreaterOrEqual(t, len(r.History), min(len(all), KeptRuns))
-	require.Less(t, len(r.History), 2*KeptRuns)
 	if n := len(r.History); n > 0 {
 		require.Equal(t, all[len(all)-n:], r.History)
 	}
@@ -87,4 +92,19 @@ func holds(t require.TestingT, r *Record, all []RunSummary) {
 		_, ok := r.Finished(unknown)
 		require.False(t, ok, unknown)
 	}
+}
+
+// What nobody else has is kept, however long the remote is away.
+func TestHistoryKeepsWhatWasNotPushed(t *testing.T) {
+	var r Record
+	for i := range 5 * KeptRuns {
+		r.Finish(RunSummary{ID: fmt.Sprint(i)})
+		r.Fold(0)
+	}
+	require.Len(t, r.History, 5*KeptRuns)
+	r.Fold(KeptRuns + 3)
+	require.Len(t, r.History, 4*KeptRuns-3)
+	r.Fold(5 * KeptRuns)
+	require.Len(t, r.History, KeptRuns)
+	require.Equal(t, 5*KeptRuns, r.Runs())
 }

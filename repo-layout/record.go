@@ -62,8 +62,8 @@ type Record struct {
 	Attempts []AttemptRecord `json:"attempts,omitempty"`
 
 	// History are the job's latest finished runs, oldest first, at least KeptRuns
-	// of them if there are so many, and Past those before them. All of them are
-	// in the file history.jsonl.
+	// of them if there are so many, and Past those before them, which are in the
+	// file history.jsonl.
 	History []RunSummary `json:"-"`
 	Past    Past         `json:"-"`
 	// Dir is where the record was read from. Damaged says why it could not be
@@ -77,7 +77,7 @@ const (
 	MaxAttempts = 10   // earlier attempts kept of a run, and of a task
 	MaxMessage  = 1024 // bytes of a message
 	MaxAvoided  = 10   // nodes that a run or a task keeps away from
-	KeptRuns    = 50   // finished runs that are kept whole
+	KeptRuns    = 20   // finished runs that are kept whole, with their log tails, and shown on the page
 )
 
 // RecordMeta names the job that a record is of.

@@ -271,6 +271,9 @@ func (l *Loop) keep(e *entry, in Input, out Output) []ending {
 	}
 	l.report(&in.Record, &out.Record)
 	e.record = out.Record
+	if e.published != nil {
+		e.record.Fold(e.published.Runs())
+	}
 	e.version++
 	l.changed()
 	return newEndings(&in.Record, &out.Record)

@@ -231,6 +231,7 @@ func (w *world) end(task string, code int32) {
 
 // publish brings the record to the remote: what a reader of its files sees.
 func (w *world) publish() {
+	w.record.Fold(w.record.Runs())
 	w.published = viaFiles(w.t, w.record)
 }
 

@@ -30,10 +30,6 @@ type Input struct {
 	Before fs.FS
 }
 
-// keptRuns is how many runs' log tails stay on the branch. Older ones are in
-// its history.
-const keptRuns = 20
-
 // Files are all files that a publish writes, nil contents to delete, and the
 // commit's message. Files that are as they should be are left out: if nothing
 // has changed the map is empty, and there is nothing to commit. Histories are
@@ -163,7 +159,7 @@ func (w *writer) prune(dir string, r *repo.Record) {
 	if r.Run != nil {
 		keep[r.Run.ID] = true
 	}
-	for _, s := range r.History[max(0, len(r.History)-keptRuns):] {
+	for _, s := range r.History[max(0, len(r.History)-repo.KeptRuns):] {
 		keep[s.ID] = true
 	}
 	runs, err := fs.ReadDir(w.in.Tip, path.Join(dir, "logs"))

@@ -53,7 +53,7 @@ func tree(files map[string][]byte) fstest.MapFS {
 func TestOldTailsAreRemoved(t *testing.T) {
 	r := ran(record("j", repo.PhaseSucceeded), 0, repo.Succeeded)
 	fs := fstest.MapFS{}
-	for i := range keptRuns + 3 {
+	for i := range repo.KeptRuns + 3 {
 		s := r.History[0]
 		s.ID = fmt.Sprintf("j-%02d", i)
 		r.History = append(r.History, s)
@@ -196,8 +196,8 @@ func TestManyRuns(t *testing.T) {
 	require.Empty(t, problems)
 	require.Len(t, got, 1)
 	require.Less(t, len(got[0].History), runs)
-	assert.Contains(t, string(Page(&got[0], nil)), fmt.Sprintf("and %d before them", runs-pageRuns))
-	assert.Contains(t, string(Dashboard(nil, repo.Layout{}, "prod", got, nil)), "150 finished runs · 150.00 GPU hours")
+	assert.Contains(t, string(Page(&got[0], nil)), fmt.Sprintf("and %d before them", runs-repo.KeptRuns))
+	assert.Contains(t, string(Dashboard(nil, repo.Layout{}, "prod", got, nil)), "60 finished runs · 60.00 GPU hours")
 
 	in.Changes, in.Records, in.Tip = []repo.Change{{Record: got[0]}}, got, tree(files)
 	again, _, err := Files(in)

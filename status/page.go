@@ -14,7 +14,6 @@ import (
 
 const (
 	openTasks   = 20 // a role with more is folded
-	pageRuns    = 20
 	pageTails   = 10
 	maxDiagram  = 5000 // what every forge draws
 	maxTimeline = 60
@@ -231,12 +230,12 @@ func history(b *bytes.Buffer, r *repo.Record) {
 		return
 	}
 	b.WriteString("## Finished runs\n\n| run | started by | started | took | result | attempts | retries | GPU hours |\n|---|---|---|---|---|---|---|---|\n")
-	for i := len(r.History) - 1; i >= max(0, len(r.History)-pageRuns); i-- {
+	for i := len(r.History) - 1; i >= max(0, len(r.History)-repo.KeptRuns); i-- {
 		s := &r.History[i]
 		fmt.Fprintf(b, "| %s | %s | %s | %s | %s %s | %d | %d | %s |\n", escape(s.ID), escape(string(s.Trigger.Kind)), clock(s.StartedAt), took(s.StartedAt, &s.FinishedAt),
 			escape(string(s.Result)), ending(&repo.Outcome{Class: s.Class, Reason: s.Reason}), s.Attempts, s.Retries.Total, hours(s.GPUSeconds))
 	}
-	if n := r.Runs() - pageRuns; n > 0 {
+	if n := r.Runs() - repo.KeptRuns; n > 0 {
 		fmt.Fprintf(b, "\nand %d before them, in [history.jsonl](history.jsonl)\n", n)
 	}
 	b.WriteString("\n")

@@ -90,8 +90,7 @@ func readRecord(tip fs.FS, layout repo.Layout, environment, name string) (repo.R
 		return r, []*repo.Error{{File: historyFile, Message: err.Error()}}
 	}
 	runs, problems := DecodeHistory(historyFile, h)
-	for i := range runs {
-		r.Finish(runs[i])
-	}
+	r.History = runs
+	r.Fold(len(runs))
 	return r, problems
 }

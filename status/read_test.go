@@ -23,6 +23,7 @@ func TestUnreadableRecords(t *testing.T) {
 		"of dev":            strings.Replace(string(good), "environment: prod", "environment: dev", 1),
 		"no job":            strings.Replace(string(good), "name: j", "", 1),
 		"a wrong type":      strings.Replace(string(good), "phase: Succeeded", "phase: {a: b}", 1),
+		"a number below 0":  strings.Replace(string(good), "attempt: 0", "attempt: -1", 1),
 		"binary":            "\x00\xff",
 		"a conflict's mark": "<<<<<<< ours\n" + string(good),
 		"empty":             "",

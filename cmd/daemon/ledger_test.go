@@ -245,11 +245,14 @@ func TestPutBackBranchLosesNoRun(t *testing.T) {
 	rec := running(finished)
 	for i := range 3 * repo.KeptRuns {
 		s := repo.RunSummary{ID: fmt.Sprintf("a-%d", i+2), StartedAt: began, FinishedAt: began, Outcome: *rec.Run.Outcome}
-		if rec.Finish(s); i%40 == 0 {
+		if rec.Finish(s); i%(2*repo.KeptRuns) == 0 {
 			require.NoError(t, b.publish(l, rec))
+			rec.Fold(rec.Runs())
 		}
 	}
 	require.NoError(t, b.publish(l, rec))
+	rec.Fold(rec.Runs())
+	require.Less(t, len(rec.History), rec.Runs())
 	history := repo.StatusBranch + ":prod/nlp/a/history.jsonl"
 	before := b.git("-C", b.remote, "show", history)
 	require.Len(t, strings.Split(before, "\n"), rec.Runs())

@@ -82,7 +82,7 @@ func (c *commit) with(by string, changes []repo.Change, book *runner.Book) *comm
 		rec := changes[i].Record
 		key := rec.Key()
 		there := c.record(key)
-		rec.History = union(there, rec.History)
+		rec.History, rec.Past = union(there, rec.History), repo.Past{} // a file has all of them
 		if there == nil || !reflect.DeepEqual(*there, rec) {
 			next.records[key], changed = &rec, true
 		}
