@@ -12,7 +12,7 @@ import (
 )
 
 func TestUnreadableRecords(t *testing.T) {
-	good, err := Encode(record("j", repo.PhaseSucceeded))
+	good, err := Encode(ran(record("j", repo.PhaseSucceeded), 0, repo.Succeeded))
 	require.NoError(t, err)
 	for name, text := range map[string]string{
 		"not YAML":          "{",
