@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -127,7 +128,9 @@ func reuse(y *yard) func() {
 	for _, pid := range pids {
 		killed(y.t, pid)
 	}
-	y.eventually("the shims are gone", func() bool { return len(y.shims()) == 0 })
+	for _, pid := range pids { // a number is free when its last process has been waited for
+		y.eventually("a shim is gone", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+	}
 	var strangers []*exec.Cmd
 	for _, pid := range pids {
 		if s := stranger(pid); s != nil {
