@@ -273,6 +273,41 @@ func TestPodsThatVanish(t *testing.T) {
 	}
 }
 
+// Why the cluster took a pod counts, by the job's own rule too, and not that it
+// was deleted on the way.
+func TestPodThatTheClusterTook(t *testing.T) {
+	for _, row := range []struct {
+		what    string
+		rules   []repo.FailureRule
+		reasons []string
+		free    bool
+		reason  string
+		retried bool
+	}{
+		{"a rule forgives it", []repo.FailureRule{{Name: "Taken", Reasons: []string{"DisruptionTarget"}, Class: repo.Transient, Free: true}}, []string{"DisruptionTarget"}, true, "Taken", true},
+		{"a rule does not", []repo.FailureRule{{Name: "Enough", Reasons: []string{"DisruptionTarget"}, Class: repo.Permanent}}, []string{"DisruptionTarget"}, false, "Enough", false},
+		{"a rule of something else", []repo.FailureRule{{Name: "Other", Reasons: []string{"Other"}, Class: repo.Permanent}}, nil, true, ReasonPodDeleted, true},
+	} {
+		t.Run(row.what, func(t *testing.T) {
+			w := pushed(t, func(j *repo.Job) { j.Rules = row.rules })
+			w.settle()
+			w.start("main-0", "main-1")
+			w.settle()
+			w.sleep(time.Minute)
+			p := w.latest("main-0")
+			p.DeletedAt, p.DeleteBy = w.now, w.now.Add(30*time.Second)
+			p.Failure.Reasons = row.reasons
+			w.endPod(p, 143)
+			w.settle()
+			a := w.task("main-0").Attempts[0]
+			assert.Equal(t, repo.Failed, a.Result)
+			assert.Equal(t, row.reason, a.Reason)
+			assert.Equal(t, row.free, a.Free)
+			assert.Equal(t, row.retried, len(w.starts) == 3, "%v", w.starts)
+		})
+	}
+}
+
 func TestRefusedPod(t *testing.T) {
 	w := pushed(t, budgets(repo.ByFault, 3, 3))
 	name := repo.PodName(repo.RunID("default", w.key, "A", repo.Trigger{Kind: repo.TriggerPush}), repo.TaskAttempt{Task: repo.Task{Role: "main", Index: 1}})
