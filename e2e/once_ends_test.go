@@ -73,3 +73,45 @@ func TestOnceInterrupted(t *testing.T) {
 	require.Equal(t, 0, code, out)
 	require.Equal(t, "start\nend\n", contents(t, dir+"/gate"))
 }
+
+// TestRecordChangedByHand: a record that cannot be keeps its job still, which
+// says what is wrong with it, and no other one.
+func TestRecordChangedByHand(t *testing.T) {
+	w := newWorld(t)
+	w.write("jobs/a.yaml", job("a", "true"))
+	w.write("jobs/b.yaml", job("b", "true"))
+	w.push("two jobs")
+	code, out := w.once()
+	require.Equal(t, 0, code, out)
+
+	file := "default/default/a/" + repo.StatusFile
+	other := filepath.Join(t.TempDir(), "status")
+	w.git(t.TempDir(), "clone", "-q", "-b", repo.StatusBranch, w.remote, other)
+	text, err := os.ReadFile(filepath.Join(other, file))
+	require.NoError(t, err)
+	edited := strings.Replace(string(text), "replicas: 1", "replicas: 7", 1)
+	require.NotEqual(t, string(text), edited)
+	require.NoError(t, os.WriteFile(filepath.Join(other, file), []byte(edited), 0o600))
+	w.git(other, "commit", "-qam", "seven of them")
+	w.git(other, "push", "-q")
+
+	w.write("jobs/a.yaml", job("a", "sleep 0"))
+	w.write("jobs/b.yaml", job("b", "sleep 0"))
+	w.push("both change")
+	code, out = w.once()
+	require.Equal(t, 1, code, out)
+	require.Contains(t, out, "1 of 2 jobs failed: "+file+": decode record: roles[0].replicas: 7, and there are 1 tasks")
+	count := func(name string) int {
+		return strings.Count(w.git(w.remote, "show", repo.StatusBranch+":default/default/"+name+"/"+repo.HistoryFile), "\n") + 1
+	}
+	require.Equal(t, 2, count("b"))
+
+	w.git(other, "pull", "-q")
+	w.git(other, "checkout", "-q", "HEAD", ".")
+	require.NoError(t, os.WriteFile(filepath.Join(other, file), text, 0o600))
+	w.git(other, "commit", "-qam", "as it was")
+	w.git(other, "push", "-q")
+	code, out = w.once()
+	require.Equal(t, 0, code, out)
+	require.Equal(t, 2, count("a"), "put right, it goes on")
+}

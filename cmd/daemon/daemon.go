@@ -120,12 +120,15 @@ func (d *Daemon) Unpublished() int {
 }
 
 // Failed names the jobs that have failed, or could not run, and says why: their
-// definition has errors, or the policy forbids them.
-func (d *Daemon) Failed() (failed []string) {
+// definition or their record has errors, or the policy forbids them. of is how
+// many jobs there are.
+func (d *Daemon) Failed() (failed []string, of int) {
 	if _, loop := d.present(); loop != nil {
 		failed = loop.Damaged()
 	}
-	for _, r := range d.Records() {
+	records := d.Records()
+	of = len(records) + len(failed)
+	for _, r := range records {
 		switch {
 		case r.Phase == repo.PhaseFailed, r.Phase == repo.PhaseInvalid:
 			failed = append(failed, because(fmt.Sprintf("%s: %s", r.Key(), r.Phase), r.Message))
@@ -133,7 +136,7 @@ func (d *Daemon) Failed() (failed []string) {
 			failed = append(failed, because(fmt.Sprintf("%s: %s", r.Key(), r.Reason), r.Message))
 		}
 	}
-	return failed
+	return failed, of
 }
 
 // because adds the first line of a record's message to what it says, if it has

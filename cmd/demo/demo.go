@@ -126,7 +126,7 @@ func (s *stage) play(ctx context.Context) ([]string, error) {
 		}
 		w.look(ctx, d)
 	}
-	failed := d.Failed()
+	failed, _ := d.Failed()
 	if closed := d.Close(); err == nil {
 		err = closed
 	}

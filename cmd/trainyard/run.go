@@ -64,9 +64,10 @@ func verdict(ctx context.Context, d *daemon.Daemon, s streams) error {
 	if ctx.Err() != nil {
 		return hint(errors.New("run: interrupted before everything has come to its end"), "jobs go on; the same command takes them up again")
 	}
-	failed, problems := d.Failed(), d.Problems()
+	failed, of := d.Failed()
+	problems := d.Problems()
 	if len(failed) > 0 {
-		fmt.Fprintf(s.Err, "trainyard: %d of %d jobs failed: %s\n", len(failed), len(d.Records()), strings.Join(failed, "; "))
+		fmt.Fprintf(s.Err, "trainyard: %d of %d jobs failed: %s\n", len(failed), of, strings.Join(failed, "; "))
 	}
 	for _, p := range problems {
 		fmt.Fprintf(s.Err, "trainyard: %s\n", p)
