@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
@@ -55,6 +56,27 @@ func TestAnotherCauseIsTold(t *testing.T) {
 		require.True(t, sleep(s.ctx, 10*time.Minute, nil))
 		require.Equal(t, 1, log.count("the server is away"), "%s", log)
 		require.Equal(t, 1, log.count("the server is full"), "%s", log)
+	})
+}
+
+// A mistake of ours that one job meets is told, once, with the place; the other
+// jobs go on.
+func TestMistakeHarmsOneJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, led := newMemory(t.Context(), func(repo.TaskAttempt) int32 { return 0 }), newLedger()
+		bad := repo.Record{Metadata: repo.RecordMeta{Namespace: "default", Name: "a"}, Phase: repo.PhaseRetrying}
+		later := metav1.NewTime(time.Now().Add(24 * time.Hour))
+		bad.Run = &repo.RunRecord{ID: "a-1", Digest: "d1", RetryAt: &later} // which Check would have found
+		require.Error(t, bad.Check())
+		led.records[bad.Key()] = bad
+		log := &lines{}
+		s := keepRunning(t, m, led, Options{Log: zerolog.New(log)}, definitions(trainJob("a", "d1", 1, 0), trainJob("b", "d1", 1, 0)))
+		require.True(t, sleep(s.ctx, 10*time.Minute, nil))
+		require.Equal(t, repo.PhaseSucceeded, led.records[trainJob("b", "", 1, 0).Key].Phase)
+		require.Equal(t, 1, log.count("by a mistake of Trainyard's own: runtime error: index out of range"), "%s", log)
+		require.Equal(t, 1, log.count(`"stack":`), "%s", log)
+		require.Contains(t, log.String(), "runner/summary.go:")
+		require.Equal(t, bad.Run, led.records[bad.Key()].Run, "its record stays as it was")
 	})
 }
 

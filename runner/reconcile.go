@@ -3,10 +3,12 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -95,7 +97,11 @@ func (l *Loop) complain(now time.Time, e *entry, err error) {
 		return
 	}
 	l.said[cause] = now
-	l.opts.Log.Warn().Err(err).Stringer("job", e.key).Msg("job waits, and is tried again")
+	line := l.opts.Log.Warn()
+	if ours := (*mistake)(nil); errors.As(err, &ours) {
+		line = l.opts.Log.Error().Bytes("stack", ours.stack)
+	}
+	line.Err(err).Stringer("job", e.key).Msg("job waits, and is tried again")
 }
 
 // rootOf is what is left of an error without what was said of the request that
@@ -148,7 +154,13 @@ func (l *Loop) pass(ctx context.Context, now time.Time, e *entry) error {
 	if in.Job != nil {
 		in.Forbidden = l.forbidden(in.Job)
 	}
-	out := Decide(in)
+	out, err := tryDecide(in)
+	if err != nil {
+		l.mu.Lock()
+		e.settled = false
+		l.mu.Unlock()
+		return err
+	}
 	l.announce(ctx, e.key.Namespace, l.keep(e, in, out))
 	crash.At(crash.Decide, crash.After)
 	if !out.At.IsZero() {
@@ -158,6 +170,27 @@ func (l *Loop) pass(ctx context.Context, now time.Time, e *entry) error {
 		l.queue.add(e.key, now.Add(resync))
 	}
 	return l.perform(ctx, now, e, out)
+}
+
+// mistake is one of ours, met while a job was decided on.
+type mistake struct {
+	what  any
+	stack []byte
+}
+
+func (m *mistake) Error() string {
+	return fmt.Sprintf("nothing can be decided on this job, by a mistake of Trainyard's own: %v", m.what)
+}
+
+// tryDecide is Decide; a panic in it is an error: what is wrong with one job must
+// not bring down what looks after all of them.
+func tryDecide(in Input) (out Output, err error) {
+	defer func() {
+		if what := recover(); what != nil {
+			err = &mistake{what, debug.Stack()}
+		}
+	}()
+	return Decide(in), nil
 }
 
 // pods reads the job's pods, with the end of the log of those that failed and
