@@ -72,6 +72,8 @@ func TestMistakeHarmsOneJob(t *testing.T) {
 		log := &lines{}
 		s := keepRunning(t, m, led, Options{Log: zerolog.New(log)}, definitions(trainJob("a", "d1", 1, 0), trainJob("b", "d1", 1, 0)))
 		require.True(t, sleep(s.ctx, 10*time.Minute, nil))
+		led.mu.Lock()
+		defer led.mu.Unlock()
 		require.Equal(t, repo.PhaseSucceeded, led.records[trainJob("b", "", 1, 0).Key].Phase)
 		require.Equal(t, 1, log.count("by a mistake of Trainyard's own: runtime error: index out of range"), "%s", log)
 		require.Equal(t, 1, log.count(`"stack":`), "%s", log)

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -139,6 +141,13 @@ func (s stubborn) Delete(ctx context.Context, ns, name, uid string, grace *int64
 	return nil
 }
 
+// names are those of all pods.
+func (m *memory) names() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.pods))
+}
+
 // unreachable is a backend whose nodes do not answer: what is to end on them
 // goes on until it is given up.
 type unreachable struct{ *memory }
@@ -166,12 +175,12 @@ func TestPodIsGivenUp(t *testing.T) {
 		s := keepRunning(t, unreachable{m}, newLedger(), Options{Log: zerolog.Nop()}, revision("r1", "", patient, other))
 		patient.Suspend, other.Suspend = true, true
 		s.settle(revision("r2", "", patient, other))
-		require.Len(t, m.pods, 2)
+		require.Len(t, m.names(), 2)
 		require.True(t, sleep(s.ctx, after-time.Minute, nil))
-		require.Len(t, m.pods, 2)
+		require.Len(t, m.names(), 2)
 		require.True(t, sleep(s.ctx, 2*time.Minute, nil))
 		synctest.Wait()
-		require.Len(t, m.pods, 1, "and the other is waited for")
+		require.Len(t, m.names(), 1, "and the other is waited for")
 	})
 }
 
@@ -199,10 +208,10 @@ func TestChangedPodIsLookedAtAgain(t *testing.T) {
 		s := keepRunning(t, changing{m, map[string]bool{}}, newLedger(), Options{Log: zerolog.Nop()}, revision("r1", "", trainJob("a", "d1", 2, 0)))
 		require.Equal(t, []repo.Phase{repo.PhaseSucceeded}, s.phases())
 		require.True(t, sleep(s.ctx, time.Hour-time.Minute, nil))
-		require.Len(t, m.pods, 2, "they are kept for an hour")
+		require.Len(t, m.names(), 2, "they are kept for an hour")
 		require.True(t, sleep(s.ctx, time.Minute, nil))
 		synctest.Wait()
-		require.Empty(t, m.pods)
+		require.Empty(t, m.names())
 	})
 }
 
