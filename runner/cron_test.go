@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
@@ -100,6 +101,22 @@ func TestForbidWithStartingDeadline(t *testing.T) {
 	w.sleep(61 * time.Minute)
 	w.succeed()
 	assert.Equal(t, []string{"2026-03-03T02:00:00Z"}, w.times(), "too late at the end of the first")
+}
+
+// A time that was given up stays so, whatever the file says later.
+func TestTimeGivenUpStaysSo(t *testing.T) {
+	w := nightly(t, func(s *repo.Schedule) { s.StartingDeadline = time.Hour })
+	w.settle()
+	w.kill()
+	w.now = zulu("2026-03-03T04:00Z")
+	w.settle()
+	require.NotNil(t, w.record.Schedule.Last)
+	assert.Equal(t, zulu("2026-03-03T02:00Z"), w.record.Schedule.Last.UTC())
+	w.edit(func(j *repo.Job) {
+		j.Schedule = &repo.Schedule{Cron: j.Schedule.Cron, Concurrency: repo.Forbid, StartingDeadline: 10 * time.Hour}
+	})
+	w.succeed()
+	assert.Empty(t, w.times())
 }
 
 func TestReplace(t *testing.T) {
