@@ -13,6 +13,16 @@ import (
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
 
+// lookThrough gives a loop definitions, and lets it look at every job a few times.
+func lookThrough(t *testing.T, l *Loop, defs *repo.Definitions) {
+	l.Define(time.Now(), defs)
+	for range 3 {
+		for key := range l.jobs {
+			l.Reconcile(t.Context(), time.Now(), key)
+		}
+	}
+}
+
 // A file that cannot be read any more is a mistake, and no wish: every job that
 // it defined goes on, says what is wrong with it, and is the only one to say so.
 func TestBrokenFileKeepsItsJobs(t *testing.T) {
@@ -44,16 +54,8 @@ func TestBrokenFileKeepsItsJobs(t *testing.T) {
 				m := newMemory(t.Context(), func(repo.TaskAttempt) int32 { return -1 })
 				l := New(m, newLedger(), Options{Environment: "default", Log: zerolog.Nop()})
 				require.NoError(t, l.Load(t.Context()))
-				look := func(defs *repo.Definitions) {
-					l.Define(time.Now(), defs)
-					for range 3 {
-						for k := range l.jobs {
-							l.Reconcile(t.Context(), time.Now(), k)
-						}
-					}
-				}
 				third := of("c", "jobs/one.yaml")
-				look(definitions(of("a", "jobs/two.yaml"), of("b", "jobs/two.yaml"), third))
+				lookThrough(t, l, definitions(of("a", "jobs/two.yaml"), of("b", "jobs/two.yaml"), third))
 				require.Len(t, m.pods, 3)
 
 				defs := definitions(append(row.now, third)...)
@@ -61,7 +63,7 @@ func TestBrokenFileKeepsItsJobs(t *testing.T) {
 					inv.Errors = []*repo.Error{{File: inv.Source.Unit, Line: 3, Message: "no"}}
 					defs.Invalid = append(defs.Invalid, inv)
 				}
-				look(defs)
+				lookThrough(t, l, defs)
 				got := map[string]repo.Phase{}
 				readable := map[string]bool{"c": true}
 				for _, j := range row.now {
@@ -110,12 +112,7 @@ func TestHowManyMayVanish(t *testing.T) {
 				jobs = append(jobs, trainJob(fmt.Sprintf("j%02d", i), "d1", 1, 0))
 			}
 			look := func(defs *repo.Definitions) (removed int) {
-				l.Define(time.Now(), defs)
-				for range 3 {
-					for k := range l.jobs {
-						l.Reconcile(t.Context(), time.Now(), k)
-					}
-				}
+				lookThrough(t, l, defs)
 				for _, r := range l.Records() {
 					if r.Phase == repo.PhaseRemoved {
 						removed++
@@ -134,59 +131,4 @@ func TestHowManyMayVanish(t *testing.T) {
 			assert.Equal(t, row.withheld, len(l.notices) > 0, "%+v", row)
 		})
 	}
-}
-
-// However many runs finish while the remote is away, each gets its line; when
-// they have it, no more than the latest are held.
-func TestRunsOfALongAbsenceAreTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		led := newLedger()
-		l := New(newMemory(t.Context(), func(repo.TaskAttempt) int32 { return 0 }), led, Options{Environment: "default", Log: zerolog.Nop()})
-		require.NoError(t, l.Load(t.Context()))
-		key := trainJob("a", "", 1, 0).Key
-		run := func(digest string) {
-			l.Define(time.Now(), definitions(trainJob("a", digest, 1, 0)))
-			for range 3 {
-				l.Reconcile(t.Context(), time.Now(), key)
-				require.True(t, sleep(t.Context(), 2*time.Second, nil))
-			}
-		}
-		publish := func() {
-			_, err := l.Publish(t.Context(), time.Now())
-			require.NoError(t, err)
-		}
-		run("first")
-		publish()
-		away := 4 * repo.KeptRuns
-		for i := range away {
-			run(fmt.Sprint("d", i))
-		}
-		publish()
-		pushed := led.records[key]
-		require.Equal(t, 1+away, pushed.Runs())
-		require.Len(t, pushed.History, pushed.Runs(), "whole")
-		run("last")
-		held := l.Records()[0]
-		require.Equal(t, 1+away+1, held.Runs())
-		require.Less(t, len(held.History), 2*repo.KeptRuns)
-	})
-}
-
-// What the repository says is not known before it has been read: nothing is
-// pushed that would not hold then.
-func TestNothingIsPushedBeforeTheRepositoryIsRead(t *testing.T) {
-	led := newLedger()
-	led.notices = []string{"three jobs have vanished"}
-	l := New(newMemory(t.Context(), nil), led, Options{Environment: "default", Log: zerolog.Nop()})
-	pushed := func() bool {
-		ok, err := l.Publish(t.Context(), time.Now())
-		require.NoError(t, err)
-		return ok
-	}
-	require.False(t, pushed(), "nothing is loaded")
-	require.NoError(t, l.Load(t.Context()))
-	require.False(t, pushed(), "nothing is defined")
-	l.Define(time.Now(), definitions())
-	require.True(t, pushed())
-	require.Empty(t, led.notices)
 }
