@@ -102,7 +102,7 @@ func TestFormats(t *testing.T) {
 				require.EqualValues(t, 0, *a.ExitCode, task)
 			}
 			// A task that the end of the job overtook was stopped, and its log
-			// went with its pod. One that had ended keeps it.
+			// went with its pod. One that had ended keeps it, or its end in the record.
 			for task, part := range c.says {
 				if ended(t, rec, task).Result == repo.Succeeded {
 					assert.Contains(t, w.log(t, c.job, task), part, task)

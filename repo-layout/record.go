@@ -279,7 +279,8 @@ type RunSummary struct {
 	Outcome    `json:",inline"`
 }
 
-// Tail is the end of a failed task attempt's log, masked and bounded.
+// Tail is the end of a task attempt's log, masked and bounded: of one that failed,
+// or whose log went with its pod.
 type Tail struct {
 	Path string // from the record's directory, as in TaskAttemptRecord.Log
 	Text string

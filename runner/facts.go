@@ -46,11 +46,21 @@ type Pod struct {
 	Restarts  int32
 	Address   string // where people reach it, of a task that outlives its run
 	Failure   Failure
-	Tail      string // the end of the log of a failed pod
+	Tail      string // the end of the log of a pod that failed, or whose log goes with it
 }
 
 // Ended says whether no container of the pod will run any more.
 func (p *Pod) Ended() bool { return p.State == PodSucceeded || p.State == PodFailed }
+
+// ObeyedDeletion says whether the pod ended after somebody had asked it to.
+// Backends tell ends in whole seconds, rounded down.
+func (p *Pod) ObeyedDeletion() bool {
+	return p.Ended() && !p.DeletedAt.IsZero() && !p.EndedAt.Before(p.DeletedAt.Truncate(time.Second))
+}
+
+// LosesLog says whether a pod ended by itself, and goes with its log all the
+// same: it was asked to end before anybody had seen that it had.
+func (p *Pod) LosesLog() bool { return p.Ended() && !p.DeletedAt.IsZero() && !p.ObeyedDeletion() }
 
 // Failure is what a pod that has ended tells about its end.
 type Failure struct {

@@ -129,7 +129,7 @@ func (d *decision) see(job *repo.Job, role *repo.Role, r *repo.RoleRecord, t *re
 		d.rec.Run.AvoidNodes = withNode(d.rec.Run.AvoidNodes, a.Node)
 	}
 	d.finish(r, a, o, p.EndedAt)
-	if o.Result == repo.Failed && p.Tail != "" {
+	if o.Result != repo.Stopped && p.Tail != "" {
 		a.Log = repo.TailPath(d.rec.Run.ID, p.Attempt)
 		d.logs[p.Name] = a.Log
 	}
@@ -161,9 +161,8 @@ func (d *decision) waiting(p *Pod) string {
 // outcome judges a pod that has ended.
 func (d *decision) outcome(job *repo.Job, role *repo.Role, a *repo.TaskAttemptRecord, p *Pod) (repo.Outcome, bool) {
 	// A pod that ended after somebody asked it to tells nothing by its exit
-	// code: many programs save their work on SIGTERM and exit with 0. Backends
-	// tell ends in whole seconds, rounded down.
-	ended := !p.DeletedAt.IsZero() && !p.EndedAt.Before(p.DeletedAt.Truncate(time.Second))
+	// code: many programs save their work on SIGTERM and exit with 0.
+	ended := p.ObeyedDeletion()
 	switch {
 	case ended && a.Stop == ReasonStartDeadline:
 		return repo.Outcome{Result: repo.Failed, Class: repo.Unknown, Reason: a.Stop, Message: "did not start in time: " + p.Waiting}, false

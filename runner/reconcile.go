@@ -193,8 +193,8 @@ func tryDecide(in Input) (out Output, err error) {
 	return Decide(in), nil
 }
 
-// pods reads the job's pods, with the end of the log of those that failed and
-// whose outcome is not in the record yet.
+// pods reads the job's pods, with the end of the log of those that failed, or
+// go with their log, and whose outcome is not in the record yet.
 func (l *Loop) pods(ctx context.Context, e *entry) ([]Pod, error) {
 	all, err := l.backend.Pods(ctx, e.key)
 	if apierrors.IsForbidden(err) && !goesOn(&e.record) {
@@ -213,7 +213,7 @@ func (l *Loop) pods(ctx context.Context, e *entry) ([]Pod, error) {
 		if !ok {
 			continue
 		}
-		if p.State == PodFailed && p.Held && !hasEnded(&e.record, &p) && !mute[p.Node] {
+		if (p.State == PodFailed || p.LosesLog()) && p.Held && !hasEnded(&e.record, &p) && !mute[p.Node] {
 			if p.Tail, err = l.tail(ctx, e, all[i].Namespace, p.Name); isMute(err) {
 				mute[p.Node] = true
 			}

@@ -193,7 +193,7 @@ func failures(b *bytes.Buffer, r *repo.Record, tail func(string) string) {
 	collect := func(tasks []repo.TaskRecord, runAttempt int32) {
 		for _, t := range tasks {
 			for _, a := range t.Attempts {
-				if a.Log == "" {
+				if a.Log == "" || a.Outcome == nil || a.Result != repo.Failed {
 					continue
 				}
 				f := failure{title: fmt.Sprintf("%s, attempt %d.%d", escape(t.Name), runAttempt+1, a.Attempt+1), log: a.Log}

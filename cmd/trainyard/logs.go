@@ -40,7 +40,8 @@ func newLogsCommand(sys system, p parts) *cobra.Command {
 		Long: `Logs prints the output of a job's tasks from the state directory of the daemon on
 this machine, or with --runner kubernetes from the cluster, which needs the right
 to list pods and to read their logs. When it is not there (any more), it prints
-the ends of the logs of failed tasks that the record keeps in the repository.`,
+the ends of logs that the record keeps in the repository: of tasks that failed, or
+whose pod was being deleted when they succeeded.`,
 		Example: `  trainyard logs mnist
   trainyard logs nlp/bert worker-0 -f
   trainyard logs mnist worker-1 --attempt 0
@@ -245,7 +246,7 @@ func recordedLogs(cmd *cobra.Command, sys system, p parts, o logsOptions) (err e
 
 // nowhere says where else a log may be.
 func (o *logsOptions) nowhere(phase repo.Phase) error {
-	const form = "no log of %s is on %s, and its record (%s) keeps none: only failed tasks leave one there"
+	const form = "no log of %s is on %s, and its record (%s) keeps none: only tasks that failed, or whose pod went when they ended, leave one there"
 	switch o.Runner {
 	case runnerKubernetes:
 		return hint(fmt.Errorf(form, o.Job, "the cluster", phase), "is it the right cluster (--context) and environment (--env)?")

@@ -298,6 +298,7 @@ func (b *backend) Pods(_ context.Context, key repo.Key) ([]corev1.Pod, error) {
 	out := make([]corev1.Pod, 0, len(b.view))
 	for i := range b.view {
 		if jobOf(b.view[i].api) == key {
+			b.laws.shown(b.view[i].api)
 			out = append(out, *b.view[i].api)
 		}
 	}
@@ -313,6 +314,7 @@ func (b *backend) Find(_ context.Context, _, name string) (api *corev1.Pod, err 
 			return apierrors.NewNotFound(pods, name)
 		}
 		api = p.api
+		b.laws.shown(api)
 		return nil
 	})
 	return api, err

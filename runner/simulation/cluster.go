@@ -176,6 +176,7 @@ const grace = 30
 // askToEnd is the server taking the deletion of a pod.
 func (w *world) askToEnd(p *pod) {
 	if !p.deleting() {
+		p.leaving = true
 		p.unclear = p.ended() && w.now.Sub(p.endedAt) <= 11*time.Second
 		seconds := int64(grace)
 		at := metav1.NewTime(w.told().Add(grace * time.Second))

@@ -25,6 +25,8 @@ type fate struct {
 	unclear  bool // it was deleted so soon after its end that nobody can tell what came first
 	cutOff   bool // it lost its sandbox before it had started, and never starts
 	late     bool // it was asked for by a request that nobody waited for any more
+	seen     bool // a daemon saw that it had ended when nobody had asked it to yet
+	leaving  bool // it was asked to end, before or after it had
 }
 
 func (f *fate) end(code int32, asked bool) { f.done, f.code, f.asked = true, code, asked }

@@ -126,6 +126,13 @@ func beyond(rec *repo.Record, a repo.TaskAttempt) bool {
 // unread notes that nobody could read a pod's log.
 func (l *laws) unread(pod string) { l.mute[pod] = true }
 
+// shown: a daemon reads a pod.
+func (l *laws) shown(api *corev1.Pod) {
+	if f := l.fates[api.Name]; f != nil && api.DeletionTimestamp == nil {
+		f.seen = f.seen || api.Status.Phase == corev1.PodSucceeded || api.Status.Phase == corev1.PodFailed
+	}
+}
+
 // pushed holds a commit against the one before it, and against what really happened.
 func (l *laws) pushed(w *world, c *commit) {
 	for n := range w.repository.defined {
