@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -85,6 +86,17 @@ func TestNodeRunsExamples(t *testing.T) {
 	code, log := w.trainyard(append([]string{"logs", "pytorchjob", "master-0", "--repo", w.remote}, flags...)...)
 	require.Equal(t, 0, code, log)
 	assert.Contains(t, log, "rank 0 of 3")
+
+	// A log that its node has removed is none, though the kubelet answers with
+	// what it says of that, and calls it a success.
+	pods, err := c.Client().CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: repo.LabelJob + "=pytorchjob," + repo.LabelRole + "=master"})
+	require.NoError(t, err)
+	require.Len(t, pods.Items, 1)
+	pod := &pods.Items[0]
+	n.Run(t, "rm", "-r", fmt.Sprintf("/var/log/pods/%s_%s_%s", pod.Namespace, pod.Name, pod.UID))
+	code, log = w.trainyard(append([]string{"logs", "pytorchjob", "master-0", "--repo", w.remote}, flags...)...)
+	assert.Equal(t, 1, code, log)
+	assert.Contains(t, log, "no log of pytorchjob is on the cluster")
 }
 
 // ensureNamespace makes a namespace that may be there.

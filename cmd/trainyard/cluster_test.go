@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"testing"
@@ -145,6 +146,14 @@ type clusterPods struct {
 	away    error
 	refused map[string]error // by role
 	asked   []string
+	gone    string // a pod whose log is
+}
+
+func (p *clusterPods) Log(ctx context.Context, namespace, name, container string, tail int64, follow bool) (io.ReadCloser, error) {
+	if name == p.gone {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "logs of containers"}, "main")
+	}
+	return p.localPods.Log(ctx, namespace, name, container, tail, follow)
 }
 
 func (p *clusterPods) Jobs(ctx context.Context) ([]repo.Key, error) {
@@ -183,6 +192,23 @@ func TestLogsOfACluster(t *testing.T) {
 	require.Zero(t, code, errs)
 	assert.Equal(t, "new-worker-1-0-0 \"\" -1 true\nhello\n", out, "as on this machine")
 	assert.Equal(t, []string{"nlp"}, opened.Namespaces, "no more rights are needed than for the job's own")
+}
+
+// A pod that is going has no log any more; the record may have its end.
+func TestLogsOfPodsThatAreGoing(t *testing.T) {
+	b := newBench(t)
+	going, stays := pod(t, "new", 2, "worker", 0, 0, 0), pod(t, "new", 2, "worker", 1, 0, 0)
+	there := &clusterPods{localPods: localPods{text: "hello\n", all: []corev1.Pod{going, stays}}, gone: going.Name}
+	b.parts.Cluster = func(clusterOptions, string) (cluster, error) { return there, nil }
+	b.published([]repo.Record{record("a", repo.PhaseFailed)})
+	code, out, errs := b.run("logs", "a", "worker-0", "--repo", "x", "--runner", "kubernetes")
+	require.Zero(t, code, errs)
+	assert.Equal(t, "second\n", out)
+	assert.Contains(t, errs, "(the end of it, from the record)")
+	code, out, errs = b.run("logs", "a", "--repo", "x", "--runner", "kubernetes")
+	assert.Equal(t, exitProblems, code)
+	assert.Contains(t, out, "worker-1 | hello\n")
+	assert.Contains(t, errs, "log of "+going.Name)
 }
 
 // What the cluster does not tell any more, the record may.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	repo "github.com/trainyard/trainyard/repo-layout"
 )
@@ -146,6 +147,9 @@ func podLogs(ctx context.Context, w io.Writer, backend pods, o logsOptions) (fou
 		}
 	}
 	group.Wait()
+	if !slices.ContainsFunc(errs, func(err error) bool { return !apierrors.IsNotFound(err) }) {
+		return false, nil // nothing but pods that are going, whose logs are gone
+	}
 	return true, errors.Join(errs...)
 }
 

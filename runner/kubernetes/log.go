@@ -1,14 +1,17 @@
 package kubernetes
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"regexp"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 const (
@@ -20,7 +23,8 @@ const (
 
 // Log returns the last tail bytes of a container's output (all that is kept
 // when tail is not positive). Without a name it is the container that failed,
-// else the first one. With follow it goes on until the container has ended.
+// else the first one. With follow it goes on until the container has ended. What
+// its node has removed is NotFound.
 func (b *Backend) Log(ctx context.Context, namespace, name, container string, tail int64, follow bool) (io.ReadCloser, error) {
 	pod := b.find(namespace, name)
 	if pod == nil {
@@ -33,6 +37,7 @@ func (b *Backend) Log(ctx context.Context, namespace, name, container string, ta
 	if container == "" {
 		container = decisive(pod)
 	}
+	follow = follow && !ended(pod)
 	options := &corev1.PodLogOptions{Container: container, Follow: follow}
 	if tail > 0 {
 		lines := max(minLines, tail/shortLine)
@@ -50,15 +55,51 @@ func (b *Backend) Log(ctx context.Context, namespace, name, container string, ta
 	if err != nil {
 		return nil, fmt.Errorf("log of pod %s/%s: %w", namespace, name, err)
 	}
-	if tail <= 0 || follow {
+	if follow {
 		return stream, nil
 	}
-	defer stream.Close()
-	text, err := lastBytes(stream, tail)
+	text, err := unlessRemoved(container, stream)
+	if err == nil && tail > 0 {
+		text, err = theEnd(text, tail)
+	}
 	if err != nil {
+		_ = stream.Close()
 		return nil, fmt.Errorf("log of pod %s/%s: %w", namespace, name, err)
 	}
-	return io.NopCloser(bytes.NewReader(text)), nil
+	return text, nil
+}
+
+// longestWord is how long what a kubelet says instead of a log is at most.
+const longestWord = 1 << 10
+
+// unlessRemoved is a log, if it is one. A kubelet that has removed a container
+// says so where its log should be, and calls that a success
+// (https://github.com/kubernetes/kubernetes/issues/142258).
+func unlessRemoved(container string, stream io.ReadCloser) (io.ReadCloser, error) {
+	r := bufio.NewReaderSize(stream, longestWord)
+	switch start, err := r.Peek(longestWord); {
+	case err == io.EOF && removed.Match(start):
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "logs of containers"}, container)
+	case err != nil && err != io.EOF:
+		return nil, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{r, stream}, nil
+}
+
+// removed is what a kubelet says of the log of a container that it has removed,
+// without the end of a line that programs write.
+var removed = regexp.MustCompile(`^(unable to retrieve container logs for \w+://\w+|failed to (open log file|try resolving symlinks in path) "/[^\n]+)$`)
+
+// theEnd are the last n bytes of a log, which it closes.
+func theEnd(log io.ReadCloser, n int64) (io.ReadCloser, error) {
+	text, err := lastBytes(log, n)
+	if err != nil {
+		return nil, err
+	}
+	return io.NopCloser(bytes.NewReader(text)), log.Close()
 }
 
 // lastBytes reads to the end and keeps the last n bytes.

@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -155,30 +153,6 @@ func TestViewTellsWhatEventsSay(t *testing.T) {
 	assert.Equal(t, at.UTC().Format(time.RFC3339Nano), got.Annotations[repo.AnnotationOutput])
 	pod.Status.Phase = corev1.PodRunning
 	assert.Empty(t, b.view(pod, at).Status.Message, "it has started")
-}
-
-func TestDecisiveContainer(t *testing.T) {
-	ended := func(name string, code int32) corev1.ContainerStatus {
-		return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}
-	}
-	pod := fullPod("p")
-	assert.Equal(t, "train", decisive(pod))
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{ended("side", 0), ended("train", 1)}
-	assert.Equal(t, "train", decisive(pod))
-	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{ended("fetch", 2)}
-	assert.Equal(t, "fetch", decisive(pod))
-	assert.Empty(t, decisive(&corev1.Pod{}))
-}
-
-func TestLastBytes(t *testing.T) {
-	text := strings.Repeat("0123456789", 20_000)
-	for _, n := range []int64{1, 7, 32 << 10, 199_999, 200_000, 1 << 30} {
-		got, err := lastBytes(strings.NewReader(text), n)
-		require.NoError(t, err)
-		assert.Equal(t, text[max(0, len(text)-int(n)):], string(got))
-	}
-	_, err := lastBytes(io.MultiReader(strings.NewReader("a"), iotest.ErrReader(io.ErrUnexpectedEOF)), 5)
-	assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
 
 func TestPackedRunIsTheSame(t *testing.T) {
