@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -53,28 +51,6 @@ func (x *crashWorld) left() []string {
 	runs, err := filepath.Glob(filepath.Join(x.state, "local", "runs", "[^.]*"))
 	require.NoError(x.t, err)
 	return append(pods, runs...)
-}
-
-// processes are those that live, and have to do with this world.
-func (x *crashWorld) processes() (found []string) {
-	if runtime.GOOS != "linux" {
-		return nil
-	}
-	entries, err := os.ReadDir("/proc")
-	require.NoError(x.t, err)
-	top := filepath.Dir(x.remote)
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err != nil || pid == os.Getpid() {
-			continue
-		}
-		command, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")) // empty of the dead
-		dir, _ := os.Readlink(filepath.Join("/proc", e.Name(), "cwd"))
-		environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
-		if len(command) > 0 && (strings.Contains(string(command)+"\x00"+string(environ), top) || strings.HasPrefix(dir, top)) {
-			found = append(found, e.Name()+" "+strings.ReplaceAll(string(command), "\x00", " "))
-		}
-	}
-	return found
 }
 
 // crashLaws are what holds in the end, seen from outside.

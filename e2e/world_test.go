@@ -8,6 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -174,9 +178,37 @@ func (w *world) startProgram(program string, more ...string) *daemon {
 		if w.t.Failed() {
 			w.t.Logf("daemon:\n%s", d.out)
 		}
+		// A push that it had begun goes on without it, in a directory that is removed next.
+		w.eventually("what git does for it ends", func() bool {
+			return !slices.ContainsFunc(w.processes(), isGit.MatchString)
+		})
 	})
 	return d
 }
+
+// processes are those that live, and have to do with this world.
+func (w *world) processes() (found []string) {
+	if runtime.GOOS != "linux" {
+		return nil
+	}
+	entries, err := os.ReadDir("/proc")
+	require.NoError(w.t, err)
+	top := filepath.Dir(w.remote)
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err != nil || pid == os.Getpid() {
+			continue
+		}
+		command, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")) // empty of the dead
+		dir, _ := os.Readlink(filepath.Join("/proc", e.Name(), "cwd"))
+		environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+		if len(command) > 0 && (strings.Contains(string(command)+"\x00"+string(environ), top) || strings.HasPrefix(dir, top)) {
+			found = append(found, e.Name()+" "+strings.ReplaceAll(string(command), "\x00", " "))
+		}
+	}
+	return found
+}
+
+var isGit = regexp.MustCompile(`^\d+ (\S*/)?git[ -]`)
 
 // kill ends the daemon as nothing can prepare for.
 func (d *daemon) kill() {
