@@ -81,7 +81,8 @@ func (d *decision) pastDeadline() bool {
 	if d.def.Job.Deadline <= 0 || run.Suspended != nil {
 		return false
 	}
-	return d.due(run.StartedAt.Add(time.Duration(run.SuspendedSeconds)*time.Second + d.def.Job.Deadline))
+	at := run.StartedAt.Add(time.Duration(run.SuspendedSeconds)*time.Second + d.def.Job.Deadline)
+	return d.due(at) && !d.succeededBy(at)
 }
 
 // suspend stops the run's pods, or lets them start again, as the definition

@@ -16,8 +16,43 @@ type verdict struct {
 }
 
 // judge decides whether the run's present attempt is over, by the completion
-// rules of its roles. Of several rules the one reached first wins.
+// rules of its roles.
 func (d *decision) judge() bool {
+	v := d.firstReached()
+	if v == nil {
+		return false
+	}
+	d.rec.Run.Ending = &v.outcome
+	d.ownDeletions(v.at)
+	return true
+}
+
+// succeededBy says whether the present attempt had succeeded by a time, though
+// nobody looked before it was past: the daemon was away.
+func (d *decision) succeededBy(at time.Time) bool {
+	if d.rec.Run.Ending != nil || d.rec.Run.RetryAt != nil {
+		return false
+	}
+	before := map[*repo.TaskRecord]repo.TaskPhase{}
+	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {
+		role, a := d.def.Job.Role(r.Name), last(t)
+		if role == nil || final(t) || a == nil || a.Outcome == nil || a.Result != repo.Succeeded {
+			return
+		}
+		if again, _ := shouldRetry(role.Retry, a.Outcome, t.Retries); !again {
+			before[t], t.Phase = t.Phase, repo.TaskSucceeded
+		}
+	})
+	v := d.firstReached()
+	for t, phase := range before {
+		t.Phase = phase
+	}
+	return v != nil && v.outcome.Result == repo.Succeeded && !v.at.After(at)
+}
+
+// firstReached is what the completion rules have come to: of several the one
+// reached first wins.
+func (d *decision) firstReached() *verdict {
 	var first *verdict
 	consider := func(v *verdict) {
 		if v != nil && (first == nil || v.at.Before(first.at)) {
@@ -40,12 +75,7 @@ func (d *decision) judge() bool {
 	if first == nil {
 		first = d.allEnded()
 	}
-	if first == nil {
-		return false
-	}
-	d.rec.Run.Ending = &first.outcome
-	d.ownDeletions(first.at)
-	return true
+	return first
 }
 
 // ended is a task that has ended for good, for sorting by time.
