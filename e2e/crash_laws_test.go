@@ -37,10 +37,7 @@ func (x *crashWorld) rest() {
 		}
 		require.True(x.t, time.Now().Before(deadline), "left: %v", left)
 	}
-	require.NoError(x.t, x.d.cmd.Process.Signal(os.Interrupt))
-	err := <-x.d.done
-	x.d.done <- err
-	require.NoError(x.t, err, "a daemon that is asked to end")
+	require.NoError(x.t, x.d.end(x.t, os.Interrupt), "a daemon that is asked to end")
 	x.eventually("no process is left", func() bool { return len(x.processes()) == 0 })
 }
 

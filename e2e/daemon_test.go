@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -187,14 +186,7 @@ func TestStops(t *testing.T) {
 	w.push("a job")
 	d := w.start()
 	w.eventually("running", func() bool { return w.phase("default/gate") == repo.PhaseRunning })
-	require.NoError(t, d.cmd.Process.Signal(os.Interrupt))
-	select {
-	case err := <-d.done:
-		d.done <- err
-		require.NoError(t, err, "a daemon that is asked to end has not failed")
-	case <-time.After(20 * time.Second):
-		t.Fatal("the daemon did not end")
-	}
+	require.NoError(t, d.end(t, os.Interrupt), "a daemon that is asked to end has not failed")
 	require.NoError(t, os.WriteFile(dir+"/open", nil, 0o644))
 	w.eventually("the job goes on", func() bool { return contents(t, dir+"/gate") == "start\nend\n" })
 	code, out := w.once()

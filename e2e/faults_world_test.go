@@ -69,14 +69,7 @@ func (y *yard) serve(more ...string) {
 func (y *yard) stop() time.Duration {
 	y.t.Helper()
 	from := time.Now()
-	require.NoError(y.t, y.d.cmd.Process.Signal(os.Interrupt))
-	select {
-	case err := <-y.d.done:
-		y.d.done <- err
-		require.NoError(y.t, err, "a daemon that is asked to end has not failed:\n%s", y.d.out)
-	case <-time.After(30 * time.Second):
-		require.Fail(y.t, "the daemon does not end", y.d.out.String())
-	}
+	require.NoError(y.t, y.d.end(y.t, os.Interrupt), "a daemon that is asked to end has not failed:\n%s", y.d.out)
 	y.say("the daemon has ended")
 	return time.Since(from)
 }

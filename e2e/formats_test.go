@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -138,8 +137,8 @@ func lastSteps(log string) (steps []string) {
 	return steps
 }
 
-// triedAgain: one task failed, which ended the first attempt at once, though
-// others were waiting for it; the second attempt succeeded.
+// triedAgain: one task failed, which ended the first attempt before others that
+// waited for it had given up; the second attempt succeeded.
 func triedAgain(t *testing.T, w *world, job, task string, exit int32) {
 	t.Helper()
 	rec, _ := w.record("default/" + job)
@@ -153,7 +152,6 @@ func triedAgain(t *testing.T, w *world, job, task string, exit int32) {
 	require.Len(t, first.Tasks, 1, "all others were stopped or had succeeded")
 	require.Equal(t, task, first.Tasks[0].Name)
 	require.Equal(t, exit, *first.Tasks[0].Attempts[0].ExitCode)
-	require.Less(t, first.FinishedAt.Sub(first.StartedAt.Time), 20*time.Second)
 	tail := w.git(w.remote, "show", repo.StatusBranch+":default/default/"+job+"/"+first.Tasks[0].Attempts[0].Log)
 	require.Contains(t, tail, "the first attempt fails")
 	for _, role := range rec.Roles {

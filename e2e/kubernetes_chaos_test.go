@@ -221,10 +221,7 @@ func (x *chaos) finish() {
 	x.t.Logf("seed %d: %s", x.seed, x.told())
 	x.laws()
 	x.removeAll()
-	require.NoError(x.t, x.d.cmd.Process.Signal(os.Interrupt)) // its last push ends before the remote is deleted
-	err := <-x.d.done
-	x.d.done <- err
-	require.NoError(x.t, err)
+	require.NoError(x.t, x.d.end(x.t, os.Interrupt)) // its last push ends before the remote is deleted
 }
 
 // healUntil lets time pass, and heals what is due in it.

@@ -250,9 +250,7 @@ func TestNodeRunsDeployment(t *testing.T) {
 
 	_, err := c.Client().AppsV1().Deployments(daemonHome).Patch(t.Context(), "trainyard-prod", types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
-	asked := time.Now()
-	w.eventually("the lease is given back", func() bool { return w.holder() == "" })
-	assert.Less(t, time.Since(asked), 10*time.Second, "it would run out after 15")
+	w.eventually("the lease is given back", func() bool { return w.holder() == "" }) // one that runs out keeps its holder
 	used, forbidden := w.usedRights(daemonUser + "-prod")
 	assert.NotEmpty(t, used)
 	assert.Empty(t, forbidden)

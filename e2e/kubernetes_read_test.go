@@ -64,7 +64,6 @@ func TestClusterReadsWithoutServer(t *testing.T) {
 	})
 	took := time.Since(back)
 	t.Logf("pods %s after the server was started, which was away for %s", took.Round(time.Millisecond), back.Sub(killed).Round(time.Second))
-	assert.Less(t, took, 20*time.Second, "the poll would come in an hour")
 	w.eventually("it leads again", func() bool { return body(t, address+"/readyz") == "ok\n" })
 }
 

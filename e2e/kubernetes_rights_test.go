@@ -218,10 +218,7 @@ func (w *onCluster) useEverything(flags []string) {
 	pod = w.untilPod("a pod to lose", "lost", attempt("0"))
 	w.c.SetNode(w.t, pod.Spec.NodeName, false)
 	w.untilPod("the lost one runs again", "lost", attempt("1"))
-	require.NoError(w.t, d.cmd.Process.Signal(syscall.SIGTERM))
-	err := <-d.done
-	d.done <- err
-	require.NoError(w.t, err)
+	require.NoError(w.t, d.end(w.t, syscall.SIGTERM))
 }
 
 // otherRole makes the job before it one of two roles.

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -59,14 +58,7 @@ func TestOnceInterrupted(t *testing.T) {
 	w.push("a job")
 	d := w.start("--once")
 	w.eventually("the job starts", func() bool { return contents(t, dir+"/gate") == "start\n" })
-	require.NoError(t, d.cmd.Process.Signal(os.Interrupt))
-	select {
-	case err := <-d.done:
-		d.done <- err
-		require.Error(t, err)
-	case <-time.After(20 * time.Second):
-		t.Fatal("it did not end")
-	}
+	require.Error(t, d.end(t, os.Interrupt))
 	require.Contains(t, d.out.String(), "interrupted")
 	require.NoError(t, os.WriteFile(dir+"/open", nil, 0o644))
 	code, out := w.once()

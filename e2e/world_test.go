@@ -135,6 +135,9 @@ func (w *world) once(more ...string) (int, string) {
 	return w.trainyard(w.runArgs(append([]string{"--once"}, more...)...)...)
 }
 
+// patience is how long a test waits for what has to come, on a busy machine too.
+const patience = 2 * time.Minute
+
 // daemon is a running `trainyard run`.
 type daemon struct {
 	cmd  *exec.Cmd
@@ -210,6 +213,20 @@ func (w *world) processes() (found []string) {
 
 var isGit = regexp.MustCompile(`^\d+ (\S*/)?git[ -]`)
 
+// end asks the daemon to end, waits until it has, and says with what.
+func (d *daemon) end(t testing.TB, signal os.Signal) error {
+	t.Helper()
+	require.NoError(t, d.cmd.Process.Signal(signal))
+	select {
+	case err := <-d.done:
+		d.done <- err
+		return err
+	case <-time.After(patience):
+		require.Fail(t, "the daemon does not end", d.out.String())
+		return nil
+	}
+}
+
 // kill ends the daemon as nothing can prepare for.
 func (d *daemon) kill() {
 	_ = d.cmd.Process.Kill()
@@ -254,7 +271,7 @@ func (w *world) tip() string {
 // eventually polls until f holds.
 func (w *world) eventually(what string, f func() bool) {
 	w.t.Helper()
-	require.Eventually(w.t, f, 60*time.Second, 50*time.Millisecond, what)
+	require.Eventually(w.t, f, patience, 50*time.Millisecond, what)
 }
 
 // job is a TrainingJob of one task that runs a shell command.

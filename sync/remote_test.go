@@ -396,7 +396,7 @@ func TestSilentServer(t *testing.T) {
 		_, _, err := m.Fetch(ctx, "main")
 		cancel()
 		require.ErrorIs(t, err, why, u)
-		assert.Less(t, time.Since(start), 5*time.Second)
+		assert.Less(t, time.Since(start), time.Minute)
 
 		opt.IdleTimeout = 50 * time.Millisecond
 		m = openMirror(t, Options{Read: remoteOf(t, opt)})

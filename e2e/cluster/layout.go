@@ -109,8 +109,10 @@ func (c *Cluster) certify(server string) error {
 		file := api.NewConfig()
 		file.CurrentContext = "test"
 		file.Contexts["test"] = &api.Context{Cluster: "test", AuthInfo: u.file}
-		file.Clusters["test"] = &api.Cluster{Server: server, CertificateAuthority: c.path("pki", "ca.crt")}
-		file.AuthInfos[u.file] = &api.AuthInfo{ClientCertificate: c.path("pki", u.file+".crt"), ClientKey: c.path("pki", u.file+".key")}
+		// Not the paths: client-go looks at certificates that lie in files for as long
+		// as the process lives, and complains when the cluster and its folder are gone.
+		file.Clusters["test"] = &api.Cluster{Server: server, CertificateAuthorityData: c.ca.pem()}
+		file.AuthInfos[u.file] = &api.AuthInfo{ClientCertificateData: cert, ClientKeyData: key}
 		if err := clientcmd.WriteToFile(*file, c.path("kubeconfig", u.file)); err != nil {
 			return err
 		}

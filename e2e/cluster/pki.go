@@ -62,6 +62,11 @@ func (a *authority) sign(cert *x509.Certificate, key crypto.PublicKey) ([]byte, 
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
+// pem is the certificate that all others are signed by.
+func (a *authority) pem() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
+}
+
 // client issues a certificate that says who a client is: a user and its groups.
 func (a *authority) client(user string, groups ...string) (cert, key []byte, err error) {
 	return a.issue(&x509.Certificate{

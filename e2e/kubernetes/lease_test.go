@@ -77,20 +77,15 @@ func (c *candidate) finish(t *testing.T) {
 	c.done <- nil
 }
 
-func within(t *testing.T, d time.Duration, what string, f func() bool) {
-	t.Helper()
-	require.Eventually(t, f, d, 10*time.Millisecond, what)
-}
-
 // TestLeaseHandOver: one leads, and who ends gives the lease to the next.
 func TestLeaseHandOver(t *testing.T) {
 	t.Parallel()
 	c := cluster.Shared(t)
 	namespace, all := c.Namespace(t), &together{}
 	first := stand(t, c.Config(), namespace, all)
-	within(t, 5*time.Second, "the first leads", first.leads.Load)
+	eventually(t, "the first leads", first.leads.Load)
 	second := stand(t, c.Config(), namespace, all)
-	within(t, 5*time.Second, "the second knows who leads", func() bool { return second.Leader() != "" })
+	eventually(t, "the second knows who leads", func() bool { return second.Leader() != "" })
 	assert.Equal(t, first.Leader(), second.Leader())
 	require.NoError(t, second.Healthy())
 	lease, err := c.Client().CoordinationV1().Leases(namespace).Get(t.Context(), "trainyard-prod", metav1.GetOptions{})
@@ -98,8 +93,12 @@ func TestLeaseHandOver(t *testing.T) {
 	assert.Equal(t, first.Leader(), *lease.Spec.HolderIdentity)
 	assert.EqualValues(t, 15, *lease.Spec.LeaseDurationSeconds)
 
+	held := *lease.Spec.HolderIdentity
 	first.finish(t)
-	within(t, 5*time.Second, "the second leads without waiting for the end of the lease", second.leads.Load)
+	lease, err = c.Client().CoordinationV1().Leases(namespace).Get(t.Context(), "trainyard-prod", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.NotEqual(t, held, *lease.Spec.HolderIdentity, "the second does not wait for the end of the lease")
+	eventually(t, "the second leads", second.leads.Load)
 	second.finish(t)
 	lease, err = c.Client().CoordinationV1().Leases(namespace).Get(t.Context(), "trainyard-prod", metav1.GetOptions{})
 	require.NoError(t, err)
@@ -115,23 +114,23 @@ func TestLeaseLost(t *testing.T) {
 	namespace, all := c.Namespace(t), &together{}
 	config, cut := through(t, c.Config())
 	first := stand(t, config, namespace, all)
-	within(t, 5*time.Second, "the first leads", first.leads.Load)
+	eventually(t, "the first leads", first.leads.Load)
 	second := stand(t, c.Config(), namespace, all)
-	within(t, 5*time.Second, "the second knows who leads", func() bool { return second.Leader() != "" })
+	eventually(t, "the second knows who leads", func() bool { return second.Leader() != "" })
 
 	cut.Store(true)
 	start := time.Now()
-	within(t, 15*time.Second, "the first does not lead any more", func() bool { return !first.leads.Load() })
+	eventually(t, "the first does not lead any more", func() bool { return !first.leads.Load() })
 	require.Error(t, first.Healthy())
-	within(t, 15*time.Second, "the second leads", second.leads.Load)
+	eventually(t, "the second leads", second.leads.Load)
 	t.Logf("the first stopped after %s, the second led after %s", time.Unix(0, first.ended.Load()).Sub(start), time.Since(start))
 	assert.GreaterOrEqual(t, time.Since(start), 10*time.Second, "not before the lease has run out")
 
 	cut.Store(false)
-	within(t, 20*time.Second, "the first stands by", func() bool { return first.Healthy() == nil && first.Leader() == second.Leader() })
+	eventually(t, "the first stands by", func() bool { return first.Healthy() == nil && first.Leader() == second.Leader() })
 	assert.False(t, first.leads.Load())
 	second.finish(t)
-	within(t, 10*time.Second, "the first leads again", first.leads.Load)
+	eventually(t, "the first leads again", first.leads.Load)
 	assert.EqualValues(t, 2, first.terms.Load())
 	assert.Equal(t, 1, all.most, "never two at once")
 }
@@ -150,7 +149,7 @@ func TestLeaseForbidden(t *testing.T) {
 	require.ErrorContains(t, err, "lease "+namespace+"/trainyard-prod cannot be had: ")
 
 	c2 := stand(t, nobody, namespace, &together{})
-	within(t, 5*time.Second, "it is told", func() bool { return apierrors.IsForbidden(c2.Healthy()) })
+	eventually(t, "it is told", func() bool { return apierrors.IsForbidden(c2.Healthy()) })
 	assert.Empty(t, c2.Leader())
 	_, err = kubernetes.NewLease(kubernetes.LeaseOptions{Config: nobody, Namespace: namespace, Environment: "Prod_1"})
 	require.ErrorContains(t, err, "lease trainyard-Prod_1: ")

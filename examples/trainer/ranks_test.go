@@ -33,7 +33,7 @@ func (p *process) env(pairs ...string) *process {
 // runAll runs processes to their end; a server ends when all others have.
 func runAll(t *testing.T, all ...*process) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var servers, others sync.WaitGroup
 	for _, p := range all {

@@ -39,7 +39,7 @@ func work(ctx context.Context, server string, index int, c Config) error {
 }
 
 // patience is how long a process waits for the others to come up.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // listen listens at a process's own address. On a cluster that is a name which
 // its DNS may learn only later, so that the port is all that counts.

@@ -152,7 +152,7 @@ func TestNvidiaSmiThatFails(t *testing.T) {
 			t.Parallel()
 			start := time.Now()
 			b := open(t, stateDir(t), fakeGPUs(t, tc.script), func(o *Options) { o.ask = 500 * time.Millisecond })
-			assert.Less(t, time.Since(start), 5*time.Second, "a start waits for it")
+			assert.Less(t, time.Since(start), time.Minute, "a start waits for it")
 			assert.Empty(t, b.machine.gpus)
 			create(t, b, testPod("wants", "true", asks("nvidia.com/gpu", "8")))
 			waitsFor(t, b, "wants", "can never run here: needs 8 GPUs, this machine has 0"+tc.want)

@@ -344,12 +344,10 @@ func TestShimThatDoesNotStartIsTold(t *testing.T) {
 func TestBackgroundProcessesEndWithTheirContainer(t *testing.T) {
 	t.Parallel()
 	b := open(t, stateDir(t))
-	start := time.Now()
 	run(t, b, testPod("daemonised", "setsid sh -c 'echo $$$$ > pid; exec sleep 1000' & while ! test -s pid; do sleep 0.01; done"), corev1.PodSucceeded)
 	pid, err := strconv.Atoi(lines(filepath.Join(b.podDir("ns", "daemonised"), workDir, "pid"))[0])
 	require.NoError(t, err)
 	assert.False(t, live(pid))
-	assert.Less(t, time.Since(start), 5*time.Second)
 }
 
 // A process that leads a session of its own and has cleared its environment

@@ -317,7 +317,7 @@ func TestWatchTellsOfBefore(t *testing.T) {
 }
 
 func TestWatchIsPrompt(t *testing.T) {
-	b := open(t, stateDir(t))
+	b := open(t, stateDir(t), func(o *Options) { o.rescan = time.Hour })
 	ctx, cancel := context.WithCancel(context.Background())
 	changed := make(chan repo.Key, 100)
 	done := make(chan error)

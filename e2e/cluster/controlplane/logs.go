@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -36,7 +35,7 @@ type logServer struct {
 // logsFrom takes from kwok's flags where nodes are said to listen.
 func logsFrom(args []string) (*logServer, error) {
 	s := &logServer{}
-	var kubeconfig, ca, port string
+	var kubeconfig, port string
 	flags := pflag.NewFlagSet("kwok", pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	flags.Usage = func() {}
@@ -52,17 +51,12 @@ func logsFrom(args []string) (*logServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	ca = cfg.CAFile
 	cfg.QPS = -1
 	if s.client, err = kubernetes.NewForConfig(cfg); err != nil {
 		return nil, err
 	}
-	pem, err := os.ReadFile(ca)
-	if err != nil {
-		return nil, err
-	}
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(pem)
+	pool.AppendCertsFromPEM(cfg.CAData)
 	s.tls = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12}
 	return s, nil
 }
