@@ -49,7 +49,7 @@ func (w *onCluster) address(d *daemon) (address string) {
 // lease is that of the environment, as it is now.
 func (w *onCluster) lease() coordinationv1.LeaseSpec {
 	w.t.Helper()
-	lease, err := w.c.Client().CoordinationV1().Leases(w.namespace).Get(w.t.Context(), "trainyard-prod", metav1.GetOptions{})
+	lease, err := w.c.Client().CoordinationV1().Leases(w.namespace).Get(w.t.Context(), "trainyard-default", metav1.GetOptions{})
 	require.NoError(w.t, err)
 	return lease.Spec
 }

@@ -50,10 +50,9 @@ func (b *Book) Revise(branch Branch) ([]repo.Change, error) {
 	for i := range b.Records {
 		known[b.Records[i].Key()] = true
 	}
-	for _, theirs := range branch.Others(known) {
-		if what := news(&theirs, &repo.Record{}); what != "" {
-			return nil, &OvertakenError{Job: theirs.Key(), What: what}
-		}
+	if others := branch.Others(known); len(others) > 0 {
+		theirs := &others[0]
+		return nil, &OvertakenError{Job: theirs.Key(), What: cmp.Or(news(theirs, &repo.Record{}), "there is such a job")}
 	}
 	for i := range b.Records {
 		mine := &b.Records[i]

@@ -116,13 +116,16 @@ func (d *decision) recorded(p *Pod) bool {
 	return false
 }
 
-// hasOutcome says whether attempt n has ended in a task's list, which keeps
-// the latest attempts only: an older one has.
+// hasOutcome says whether the pod of attempt n has ended in a task's list, which
+// keeps the latest attempts only: that of an older one has. A latest attempt of
+// which no pod was known when it was given up has only just got one; one that was
+// refused has none, whatever is there.
 func hasOutcome(list []repo.TaskAttemptRecord, n int32) bool {
-	if len(list) > 0 && n < list[0].Attempt {
-		return true
+	if len(list) == 0 {
+		return false
 	}
-	return slices.ContainsFunc(list, func(a repo.TaskAttemptRecord) bool { return a.Attempt == n && a.Outcome != nil })
+	latest := &list[len(list)-1]
+	return n < latest.Attempt || n == latest.Attempt && latest.Outcome != nil && (latest.UID != "" || latest.Reason == ReasonPodRefused)
 }
 
 // knows says whether a run is in the record, or waits to be adopted.

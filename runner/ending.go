@@ -14,6 +14,9 @@ func (d *decision) interrupt() bool {
 	switch {
 	case run.Stopping || (run.Ending != nil && run.Ending.Result == repo.Succeeded):
 		return false
+	case d.succeededUnseen():
+		d.replaced() // to ignore a change that came with it, if changes are ignored
+		return false
 	case d.gone():
 		return d.stopRun(repo.Stopped, "", ReasonRemoved, "the definition was removed from the repository")
 	case job != nil && job.Stop:
@@ -77,12 +80,15 @@ func (d *decision) replaced() bool {
 }
 
 func (d *decision) pastDeadline() bool {
+	at, ok := d.deadline()
+	return ok && d.due(at)
+}
+
+// deadline is when the run is to be over, if it has to be.
+func (d *decision) deadline() (at time.Time, ok bool) {
 	run := d.rec.Run
-	if d.def.Job.Deadline <= 0 || run.Suspended != nil {
-		return false
-	}
-	at := run.StartedAt.Add(time.Duration(run.SuspendedSeconds)*time.Second + d.def.Job.Deadline)
-	return d.due(at) && !d.succeededBy(at)
+	at = run.StartedAt.Add(time.Duration(run.SuspendedSeconds)*time.Second + d.def.Job.Deadline)
+	return at, d.def.Job.Deadline > 0 && run.Suspended == nil
 }
 
 // suspend stops the run's pods, or lets them start again, as the definition
@@ -221,17 +227,22 @@ func (d *decision) lastAttempt() bool {
 func (d *decision) ownDeletions(since time.Time) {
 	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {
 		a := last(t)
-		if a == nil || a.Outcome == nil || a.Reason != ReasonPodDeleted || a.FinishedAt.Time.Before(since) {
-			return
-		}
-		p := Pod{Run: d.rec.Run.ID, Attempt: d.attemptOf(r, t, a.Attempt)}
-		if hasEnded(&d.in.Record, &p) {
+		if !d.deletedUnseen(r, t) || a.FinishedAt.Time.Before(since) {
 			return
 		}
 		d.unplan(r, t)
 		a.Outcome, t.Phase = &repo.Outcome{Result: repo.Stopped, Reason: ReasonRunEnded, ExitCode: a.ExitCode}, repo.TaskStopped
 		a.Log = ""
 	})
+}
+
+// deletedUnseen says whether a task's pod was deleted, and no record says so yet.
+func (d *decision) deletedUnseen(r *repo.RoleRecord, t *repo.TaskRecord) bool {
+	a := last(t)
+	if a == nil || a.Outcome == nil || a.Reason != ReasonPodDeleted {
+		return false
+	}
+	return !hasEnded(&d.in.Record, &Pod{Run: d.rec.Run.ID, Attempt: d.attemptOf(r, t, a.Attempt)})
 }
 
 // unplan takes a retry back that does not come to be after all.
@@ -256,8 +267,15 @@ func (d *decision) unplan(r *repo.RoleRecord, t *repo.TaskRecord) {
 // closeAttempt gives the attempt its outcome: the run is tried again, or finished.
 func (d *decision) closeAttempt() {
 	run := d.rec.Run
-	o := *run.Ending
-	at := d.lastEnd()
+	at, o := d.lastEnd(), *run.Ending
+	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {
+		if phase := d.byItself(r, t); phase != "" {
+			t.Phase = phase
+		}
+	})
+	if v := d.hadSucceeded(); v != nil {
+		o = v.outcome
+	}
 	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {
 		if !final(t) && live(t) == nil {
 			d.unplan(r, t)
@@ -281,6 +299,34 @@ func (d *decision) closeAttempt() {
 		FinishedAt: finishedAt, Attempts: run.Attempt + 1, Retries: run.Retries, GPUSeconds: run.GPUSeconds, Outcome: o,
 	})
 	d.def = nil
+}
+
+// hadSucceeded is the success of an attempt that is said to have ended for
+// another reason: that came first, and was seen too late. It is nil for none.
+func (d *decision) hadSucceeded() *verdict {
+	ending := d.rec.Run.Ending
+	if d.def == nil || ending.Result == repo.Succeeded {
+		return nil
+	}
+	v := d.firstReached()
+	if !d.inTime(v) {
+		return nil
+	}
+	before := true
+	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {
+		a, role := last(t), d.def.Job.Role(r.Name)
+		switch {
+		case a == nil || a.Outcome == nil || t.Index >= r.Replicas:
+		case t.Name == ending.Task && v.at.After((&ended{t, a}).at()):
+			before = false // the failure that ended the attempt came first
+		case a.Result == repo.Stopped && role != nil && role.Drain:
+			before = false // it would have been waited for
+		}
+	})
+	if !before {
+		return nil
+	}
+	return v
 }
 
 // lastEnd is when the last task attempt of the present attempt ended that had a

@@ -191,37 +191,6 @@ func TestDeadlineCountsWithoutSuspension(t *testing.T) {
 	assert.Equal(t, repo.Permanent, w.record.Run.Outcome.Class)
 }
 
-// A run that has succeeded in time has, also when nobody looked until it was past.
-func TestSucceededBeforeTheDeadline(t *testing.T) {
-	for _, row := range []struct {
-		rule         string
-		first, after time.Duration // that the tasks end after, one after the other
-		want         string
-	}{
-		{"in time", time.Minute, 58 * time.Minute, ReasonCompleted},
-		{"at the deadline", time.Minute, 59 * time.Minute, ReasonCompleted},
-		{"one was late", time.Minute, 60 * time.Minute, ReasonDeadline},
-		{"one goes on", time.Minute, 0, ReasonDeadline},
-	} {
-		t.Run(row.rule, func(t *testing.T) {
-			w := pushed(t, func(j *repo.Job) { j.Deadline = time.Hour })
-			w.settle()
-			w.start("main-0", "main-1")
-			w.sleep(row.first)
-			w.end("main-0", 0)
-			if row.after > 0 {
-				w.sleep(row.after)
-				w.end("main-1", 0)
-			}
-			w.sleep(8 * time.Hour)
-			w.kill()
-			w.settle()
-			assert.Equal(t, row.want, w.record.Run.Outcome.Reason)
-			assert.Equal(t, repo.Succeeded, w.task("main-0").Attempts[0].Result)
-		})
-	}
-}
-
 func TestStartDeadline(t *testing.T) {
 	w := pushed(t, func(j *repo.Job) {
 		j.StartDeadline, j.Roles[0].Retry.Limit = 10*time.Minute, 1

@@ -27,27 +27,46 @@ func (d *decision) judge() bool {
 	return true
 }
 
-// succeededBy says whether the present attempt had succeeded by a time, though
-// nobody looked before it was past: the daemon was away.
-func (d *decision) succeededBy(at time.Time) bool {
+// succeededUnseen says whether the present attempt has succeeded, in time, and
+// nobody has seen it yet: what has come about since takes nothing away from it.
+func (d *decision) succeededUnseen() bool {
 	if d.rec.Run.Ending != nil || d.rec.Run.RetryAt != nil {
 		return false
 	}
-	before := map[*repo.TaskRecord]repo.TaskPhase{}
+	before, deleted := map[*repo.TaskRecord]repo.TaskPhase{}, false
 	d.tasks(func(r *repo.RoleRecord, t *repo.TaskRecord) {
-		role, a := d.def.Job.Role(r.Name), last(t)
-		if role == nil || final(t) || a == nil || a.Outcome == nil || a.Result != repo.Succeeded {
-			return
-		}
-		if again, _ := shouldRetry(role.Retry, a.Outcome, t.Retries); !again {
-			before[t], t.Phase = t.Phase, repo.TaskSucceeded
+		deleted = deleted || d.deletedUnseen(r, t)
+		if phase := d.byItself(r, t); phase != "" {
+			before[t], t.Phase = t.Phase, phase
 		}
 	})
-	v := d.firstReached()
+	var v *verdict
+	if len(before) > 0 && !deleted { // what was there before has been judged; who deletes has a reason
+		v = d.firstReached()
+	}
 	for t, phase := range before {
 		t.Phase = phase
 	}
-	return v != nil && v.outcome.Result == repo.Succeeded && !v.at.After(at)
+	return d.inTime(v)
+}
+
+// byItself is what a task has come to that is said to go on, and ended by itself
+// without being tried again, "" for any other.
+func (d *decision) byItself(r *repo.RoleRecord, t *repo.TaskRecord) repo.TaskPhase {
+	a := last(t)
+	if d.def == nil || final(t) || a == nil || a.Outcome == nil || a.Stop != "" && a.Reason == a.Stop {
+		return ""
+	}
+	return d.endedAs(d.def.Job.Role(r.Name), t)
+}
+
+// inTime says whether a verdict is a success, before the run's deadline.
+func (d *decision) inTime(v *verdict) bool {
+	if v == nil || v.outcome.Result != repo.Succeeded {
+		return false
+	}
+	deadline, ok := d.deadline()
+	return !ok || !v.at.After(deadline)
 }
 
 // firstReached is what the completion rules have come to: of several the one

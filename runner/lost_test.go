@@ -170,3 +170,42 @@ func TestAvoidedNodesAreBounded(t *testing.T) {
 		assert.Equal(t, repo.Avoid{Never: []string{"bad"}}, a.Avoid, "also of a task that never was there")
 	}
 }
+
+// A pod that nobody knew of when its task was given up keeps its outcome until
+// the record has that, and its log is read: the record's own was of no pod.
+func TestPodKnownOnlyAfterItWasGivenUp(t *testing.T) {
+	w := pushed(t)
+	w.act()
+	late := w.latest("main-1")
+	w.hidden[late.Name] = true
+	w.edit(func(j *repo.Job) { j.Suspend = true })
+	w.settle()
+	require.Equal(t, ReasonNotStarted, w.task("main-1").Attempts[0].Reason)
+	w.end("main-1", 7)
+	delete(w.hidden, late.Name)
+	w.kill()
+	require.False(t, hasEnded(&w.record, late), "its log is still to be read")
+	w.act()
+	assert.True(t, late.Held)
+	w.publish()
+	w.settle()
+	assert.False(t, late.Held)
+	a := w.task("main-1").Attempts[0]
+	assert.Equal(t, repo.Failed, a.Result)
+	assert.EqualValues(t, 7, *a.ExitCode)
+}
+
+// One that was refused, and is there all the same, holds up nothing.
+func TestPodThatIsThereAlthoughRefused(t *testing.T) {
+	w := pushed(t, func(j *repo.Job) { j.Roles[0].MinFailed = repo.Never })
+	w.act()
+	late := w.latest("main-1")
+	w.hidden[late.Name], w.refused[late.Name] = true, "denied"
+	w.settle()
+	w.start("main-0")
+	w.hidden = map[string]bool{}
+	w.settle()
+	require.True(t, late.Ended())
+	assert.True(t, hasEnded(&w.record, late), "its log is not read for ever")
+	assert.False(t, late.Held)
+}

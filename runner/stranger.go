@@ -33,9 +33,18 @@ func (l *Loop) sight(ctx context.Context) map[string]bool {
 	return runs
 }
 
-// introduce finds out about runs of pods that are not known. It is an
-// *OvertakenError when only the ledger can tell of one.
+// introduce finds out about runs that are not known: of the record, before it
+// ends for the loss of its definition, and of pods. It is an *OvertakenError when
+// only the ledger can tell of one.
 func (l *Loop) introduce(ctx context.Context, e *entry, pods []Pod) error {
+	l.mu.Lock()
+	undefined := e.undefined()
+	l.mu.Unlock()
+	if undefined {
+		if err := l.learn(ctx, e); err != nil {
+			return err
+		}
+	}
 	for i := range pods {
 		run := pods[i].Run
 		l.mu.Lock()
@@ -44,16 +53,10 @@ func (l *Loop) introduce(ctx context.Context, e *entry, pods []Pod) error {
 		if known {
 			continue
 		}
-		runs, err := l.backend.Runs(ctx)
-		if err != nil {
+		if err := l.learn(ctx, e); err != nil {
 			return err
 		}
 		l.mu.Lock()
-		for _, r := range runs {
-			if r.Job.Key == e.key && !e.knows(r.ID) {
-				e.runs = append(slices.Clip(e.runs), r)
-			}
-		}
 		known = e.knows(run)
 		l.mu.Unlock()
 		if !known {
@@ -61,6 +64,43 @@ func (l *Loop) introduce(ctx context.Context, e *entry, pods []Pod) error {
 		}
 	}
 	return nil
+}
+
+// learn takes up what another daemon has prepared meanwhile.
+func (l *Loop) learn(ctx context.Context, e *entry) error {
+	runs, err := l.backend.Runs(ctx)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range runs {
+		if r.Job.Key == e.key && !e.defines(r.ID) && (e.goesOn(r.ID) || !e.knows(r.ID)) {
+			e.runs = append(slices.Clip(e.runs), r)
+		}
+	}
+	return nil
+}
+
+// undefined says that the record's run is about to end because nobody has its
+// definition, as far as that is known here. l.mu is held.
+func (e *entry) undefined() bool {
+	run := e.record.Run
+	if run == nil || run.FinishedAt != nil || e.defines(run.ID) || e.job != nil && e.job.Digest == run.Digest {
+		return false
+	}
+	return run.Ending == nil || run.Ending.Reason != ReasonDefinitionLost
+}
+
+// goesOn says whether a run is the record's, and has not finished. l.mu is held.
+func (e *entry) goesOn(run string) bool {
+	r := e.record.Run
+	return r != nil && r.ID == run && r.FinishedAt == nil
+}
+
+// defines says whether a run is prepared, as far as that is known here. l.mu is held.
+func (e *entry) defines(run string) bool {
+	return slices.ContainsFunc(e.runs, func(p repo.Run) bool { return p.ID == run })
 }
 
 // knows says whether a run is in the record, or prepared. l.mu is held.
@@ -71,5 +111,5 @@ func (e *entry) knows(run string) bool {
 			return true
 		}
 	}
-	return r.Run != nil && r.Run.ID == run || slices.ContainsFunc(e.runs, func(p repo.Run) bool { return p.ID == run })
+	return r.Run != nil && r.Run.ID == run || e.defines(run)
 }

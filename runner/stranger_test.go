@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,6 +72,47 @@ func TestPodsOfUnknownRuns(t *testing.T) {
 				}
 				require.NoError(t, l.Overtaken())
 				assert.Empty(t, m.pods, "it is ended and let go")
+			})
+		})
+	}
+}
+
+// A run does not end for the loss of a definition that another daemon has
+// prepared since this one listed the runs.
+func TestDefinitionThatAnotherDaemonPrepared(t *testing.T) {
+	for _, row := range []struct {
+		is   string
+		ends bool
+	}{{"there by now", false}, {"lost", true}} {
+		t.Run(row.is, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, led := newMemory(t.Context(), func(repo.TaskAttempt) int32 { return -1 }), newLedger()
+				job := trainJob("a", "d1", 1, 0)
+				look := func(l *Loop) {
+					for range 3 {
+						l.Reconcile(t.Context(), time.Now(), job.Key)
+						synctest.Wait()
+						_, err := l.Publish(t.Context(), time.Now())
+						require.NoError(t, err)
+					}
+				}
+				first := New(m, led, Options{Environment: "default", Log: zerolog.Nop()})
+				require.NoError(t, first.Load(t.Context()))
+				first.Define(time.Now(), definitions(job))
+				look(first)
+				require.Equal(t, repo.PhaseRunning, led.records[job.Key].Phase)
+				run := led.records[job.Key].Run.ID
+
+				runs := maps.Clone(m.runs)
+				clear(m.runs)
+				second := New(m, led, Options{Environment: "default", Log: zerolog.Nop()})
+				require.NoError(t, second.Load(t.Context()))
+				second.Define(time.Now(), definitions(trainJob("a", "d2", 1, 0)))
+				if row.is == "there by now" {
+					m.runs = runs
+				}
+				look(second)
+				assert.Equal(t, row.ends, led.records[job.Key].Run.ID != run)
 			})
 		})
 	}

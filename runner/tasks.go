@@ -156,14 +156,11 @@ func nextAttempt(t *repo.TaskRecord) int32 {
 
 // planRetry decides whether a task that has ended is tried again, and when.
 func (d *decision) planRetry(role *repo.Role, t *repo.TaskRecord, a *repo.TaskAttemptRecord) bool {
-	retry, accountable := shouldRetry(role.Retry, a.Outcome, t.Retries)
-	if !retry || (a.Result == repo.Failed && d.givesUp(role, t, a, accountable)) {
-		t.Phase = repo.TaskFailed
-		if a.Result == repo.Succeeded {
-			t.Phase = repo.TaskSucceeded
-		}
+	if phase := d.endedAs(role, t); phase != "" {
+		t.Phase = phase
 		return true
 	}
+	_, accountable := shouldRetry(role.Retry, a.Outcome, t.Retries)
 	wait := backoff(role.Retry, a.Outcome, t.Retries.Total, d.rec.Run.ID, t.Name)
 	t.RetryAt, t.Phase = retryAt(finished(a, d.now), wait), repo.TaskRetrying
 	d.notLater(t.RetryAt, wait)
@@ -172,6 +169,23 @@ func (d *decision) planRetry(role *repo.Role, t *repo.TaskRecord, a *repo.TaskAt
 		t.Retries.Accountable++
 	}
 	return true
+}
+
+// endedAs is what a task has come to that ended by itself and is not tried
+// again, "" for any other.
+func (d *decision) endedAs(role *repo.Role, t *repo.TaskRecord) repo.TaskPhase {
+	a := last(t)
+	if role == nil || a == nil || a.Outcome == nil || a.Result == repo.Stopped || a.Attempt < t.FirstAttempt || t.RetryAt != nil {
+		return ""
+	}
+	retry, accountable := shouldRetry(role.Retry, a.Outcome, t.Retries)
+	switch {
+	case retry && !(a.Result == repo.Failed && d.givesUp(role, t, a, accountable)):
+		return ""
+	case a.Result == repo.Succeeded:
+		return repo.TaskSucceeded
+	}
+	return repo.TaskFailed
 }
 
 // givesUp says that a failed task is not tried again although its own budget

@@ -203,18 +203,24 @@ func TestStaleDaemonReadsAgain(t *testing.T) {
 // A record of a job that this daemon has none of is another daemon's: it has
 // acted on a later commit of the repository.
 func TestRecordOfAnotherJobIsHeardOf(t *testing.T) {
-	b := newBench(t)
-	one, told := b.daemon("prod")
-	two, _ := b.daemon("prod")
-	require.NoError(t, b.publish(one, running()))
-	_ = b.loaded(two)
-	another := running(ended(0, "Error"))
-	another.Metadata.Name = "b"
-	require.NoError(t, b.publish(two, another))
-	var overtaken *runner.OvertakenError
-	require.ErrorAs(t, b.publish(one, running(ended(0, "Error"))), &overtaken)
-	require.ErrorAs(t, *told, &overtaken)
-	assert.Equal(t, another.Key(), overtaken.Job)
+	for name, another := range map[string]repo.Record{
+		"that runs":  running(ended(0, "Error")),
+		"that waits": running(func(r *repo.Record) { r.Phase, r.Run, r.Roles = repo.PhaseWaiting, nil, nil }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			one, told := b.daemon("prod")
+			two, _ := b.daemon("prod")
+			require.NoError(t, b.publish(one, running()))
+			_ = b.loaded(two)
+			another.Metadata.Name = "b"
+			require.NoError(t, b.publish(two, another))
+			var overtaken *runner.OvertakenError
+			require.ErrorAs(t, b.publish(one, running(ended(0, "Error"))), &overtaken)
+			require.ErrorAs(t, *told, &overtaken)
+			assert.Equal(t, another.Key(), overtaken.Job)
+		})
+	}
 }
 
 // Other environments' pushes and what people do to the branch are no reason to

@@ -119,6 +119,71 @@ func (l *laws) judged(w *world, old, rec *repo.Record, h *repo.RunSummary) {
 	case h.Result == repo.Succeeded && job.Success == repo.AllRoles:
 		l.succeeded(rec, h, job)
 	}
+	if !l.loose && job != nil && !job.Rescale && job.Success == repo.AllRoles && !l.undefined[h.ID] {
+		l.recognised(h, job)
+	}
+	if !l.loose && job != nil && job.StartDeadline == 0 && h.Result == repo.Succeeded && !l.endedByItself(h) {
+		l.breaks("run %s has succeeded, and all of it was stopped", h.ID)
+	}
+}
+
+// endedByItself says whether anything of a run's last attempt did, was ended by
+// somebody else, or given up because it could not even start.
+func (l *laws) endedByItself(h *repo.RunSummary) bool {
+	for _, f := range l.fates {
+		if f.run == h.ID && f.attempt.RunAttempt == h.Attempts-1 && f.done && (!f.asked || f.byOthers || f.taken || f.cutOff || f.unclear) {
+			return true
+		}
+	}
+	return false
+}
+
+// recognised: an attempt of a run that had all the successes it needed before
+// anything failed, or was asked to end, is the last, and its run has succeeded.
+func (l *laws) recognised(h *repo.RunSummary, job *repo.Job) {
+	for n := range h.Attempts {
+		at, ok := l.complete(h.ID, n, job)
+		late := h.Reason == runner.ReasonDeadline && (l.jumped || at.Add(2*time.Second).After(h.StartedAt.Add(job.Deadline)))
+		if ok && !late && (n < h.Attempts-1 || h.Result != repo.Succeeded) {
+			l.breaks("run %s had succeeded with its attempt %d, and is %s (%s) after %d", h.ID, n, h.Result, h.Reason, h.Attempts)
+		}
+	}
+}
+
+// complete says when an attempt of a run had the successes that its roles ask for.
+func (l *laws) complete(run string, attempt int32, job *repo.Job) (at time.Time, ok bool) {
+	enough := map[string]int32{}
+	for i := range job.Roles {
+		if role := &job.Roles[i]; role.Drain {
+			return at, false
+		} else if !role.Daemon && role.MinSucceeded > 0 {
+			enough[role.Name] = role.MinSucceeded
+		}
+	}
+	if len(enough) == 0 {
+		return at, false
+	}
+	for _, f := range l.fates {
+		if f.run != run || f.attempt.RunAttempt != attempt {
+			continue
+		}
+		role := job.Role(f.attempt.Role)
+		if !f.done || f.code != 0 || f.asked || f.unclear || f.late {
+			return at, false
+		}
+		if role.Chief == nil || *role.Chief == f.attempt.Index {
+			enough[role.Name]--
+		}
+		if f.endedAt.After(at) {
+			at = f.endedAt
+		}
+	}
+	for _, left := range enough {
+		if left > 0 {
+			return at, false
+		}
+	}
+	return at, true
 }
 
 // succeeded: enough tasks have, and before too many had failed.
@@ -154,8 +219,8 @@ func (l *laws) succeeded(rec *repo.Record, h *repo.RunSummary, job *repo.Job) {
 				continue
 			}
 			last := &t.Attempts[len(t.Attempts)-1]
-			if last.Outcome == nil || !last.FinishedAt.Add(3*time.Second).Before(at) { // of several rules the first one counts
-				continue
+			if last.Outcome == nil || last.Stop != "" || !last.FinishedAt.Add(3*time.Second).Before(at) { // of several rules the first one counts
+				continue // as it does if its end was seen only when it was given up
 			}
 			if last.FailRun {
 				l.breaks("run %s has succeeded after %s had failed it", h.ID, t.Name)
