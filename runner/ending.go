@@ -94,11 +94,11 @@ func (d *decision) deadline() (at time.Time, ok bool) {
 // suspend stops the run's pods, or lets them start again, as the definition
 // asks. While the definition cannot be read everything stays as it is.
 func (d *decision) suspend() (moved bool) {
-	job, run := d.in.Job, d.rec.Run
-	if job == nil || d.in.Invalid != nil {
+	run := d.rec.Run
+	if d.in.Job == nil || d.in.Invalid != nil {
 		return false
 	}
-	if !job.Suspend {
+	if !d.toSuspend() {
 		if run.Suspended == nil {
 			return false
 		}
@@ -111,6 +111,11 @@ func (d *decision) suspend() (moved bool) {
 	}
 	d.tasks(func(_ *repo.RoleRecord, t *repo.TaskRecord) { moved = stopTask(t, ReasonSuspended) || moved })
 	return moved
+}
+
+// toSuspend says whether the definition asks for that.
+func (d *decision) toSuspend() bool {
+	return d.in.Job != nil && d.in.Invalid == nil && d.in.Job.Suspend
 }
 
 // stopTask asks a task's live attempt to end.

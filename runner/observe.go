@@ -122,8 +122,10 @@ func (d *decision) see(job *repo.Job, role *repo.Role, r *repo.RoleRecord, t *re
 		return false
 	}
 	o, avoid := d.outcome(job, role, a, p)
-	if o.Reason == ReasonPodDeleted && d.overtaken(p.Attempt) && !d.retries(role, t, &o) {
-		o = repo.Outcome{Result: repo.Stopped, Reason: ReasonSuspended} // it was resumed, so it was not a failure
+	// A daemon that was killed before its record was pushed may have deleted it: its
+	// job is to be suspended, or was, as it has been resumed since.
+	if o.Reason == ReasonPodDeleted && (d.toSuspend() || d.overtaken(p.Attempt) && !d.retries(role, t, &o)) {
+		o = repo.Outcome{Result: repo.Stopped, Reason: ReasonSuspended, ExitCode: o.ExitCode}
 	}
 	if avoid && a.Node != "" {
 		d.rec.Run.AvoidNodes = withNode(d.rec.Run.AvoidNodes, a.Node)

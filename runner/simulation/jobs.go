@@ -35,6 +35,8 @@ type repository struct {
 	removal  repo.Removal
 	removed  map[repo.Key]bool // jobs that were gone once
 	defs     *repo.Definitions // of the revision
+	// suspended are the jobs that were to be suspended in a revision before this one.
+	suspended map[repo.Key]bool
 }
 
 func keyOf(job int) repo.Key { return repo.Key{Namespace: "ml", Name: string(rune('a' + job))} }
@@ -46,6 +48,11 @@ func (w *world) push() {
 }
 
 func (r *repository) commit() {
+	if r.defs != nil {
+		for _, job := range r.defs.Jobs {
+			r.suspended[job.Key] = r.suspended[job.Key] || job.Suspend
+		}
+	}
 	r.revision++
 	defs := &repo.Definitions{Revision: "r" + strconv.Itoa(r.revision), Environment: environment, Settings: repo.Settings{Removal: r.removal}}
 	for i, job := range r.defined {

@@ -122,7 +122,8 @@ func (l *laws) judged(w *world, old, rec *repo.Record, h *repo.RunSummary) {
 	if !l.loose && job != nil && !job.Rescale && job.Success == repo.AllRoles && !l.undefined[h.ID] {
 		l.recognised(h, job)
 	}
-	if !l.loose && job != nil && job.StartDeadline == 0 && h.Result == repo.Succeeded && !l.endedByItself(h) {
+	// Nobody knows any more why a pod was deleted by a daemon that is dead, when its job has been resumed since.
+	if !l.loose && job != nil && job.StartDeadline == 0 && h.Result == repo.Succeeded && !w.repository.suspended[rec.Key()] && !l.endedByItself(h) {
 		l.breaks("run %s has succeeded, and all of it was stopped", h.ID)
 	}
 }
