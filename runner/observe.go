@@ -122,10 +122,8 @@ func (d *decision) see(job *repo.Job, role *repo.Role, r *repo.RoleRecord, t *re
 		return false
 	}
 	o, avoid := d.outcome(job, role, a, p)
-	// A daemon that was killed before its record was pushed may have deleted it: its
-	// job is to be suspended, or was, as it has been resumed since.
-	if o.Reason == ReasonPodDeleted && (d.toSuspend() || d.overtaken(p.Attempt) && !d.retries(role, t, &o)) {
-		o = repo.Outcome{Result: repo.Stopped, Reason: ReasonSuspended, ExitCode: o.ExitCode}
+	if o.Reason == ReasonPodDeleted && d.overtaken(p.Attempt) && !d.retries(role, t, &o) {
+		o = repo.Outcome{Result: repo.Stopped, Reason: ReasonSuspended} // it was resumed, so it was not a failure
 	}
 	if avoid && a.Node != "" {
 		d.rec.Run.AvoidNodes = withNode(d.rec.Run.AvoidNodes, a.Node)
@@ -172,7 +170,7 @@ func (d *decision) outcome(job *repo.Job, role *repo.Role, a *repo.TaskAttemptRe
 		return wasCutOff(), false
 	case ended && a.Stop != "":
 		return repo.Outcome{Result: repo.Stopped, Reason: a.Stop, ExitCode: exitCode(role.MainContainer, p)}, false
-	case ended && d.in.Job != nil && d.in.Invalid == nil && d.in.Job.Suspend: // asked by a daemon that was killed before its record was pushed
+	case ended && d.toSuspend(): // asked by a daemon that was killed before its record was pushed
 		return repo.Outcome{Result: repo.Stopped, Reason: ReasonSuspended, ExitCode: exitCode(role.MainContainer, p)}, false
 	case p.State == PodSucceeded && !ended:
 		zero := int32(0)
