@@ -33,6 +33,7 @@ func newOnCluster(t testing.TB, c *cluster.Cluster) *onCluster {
 }
 
 // letGo takes our finalizers off what is left, when no daemon does it any more.
+// Of a test that has failed it tells what that is.
 func (w *onCluster) letGo() {
 	pods := w.c.Client().CoreV1().Pods(w.namespace)
 	list, err := pods.List(context.Background(), metav1.ListOptions{})
@@ -40,6 +41,10 @@ func (w *onCluster) letGo() {
 		return // the cluster has gone first
 	}
 	for _, p := range list.Items {
+		if w.t.Failed() && !slices.Contains([]corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}, p.Status.Phase) {
+			rec, _ := w.clusterRecord(p.Labels[repo.LabelJob])
+			w.t.Logf("pod %s: %s on %q, deleted at %v, %+v; its job: %s: %s", p.Name, p.Status.Phase, p.Spec.NodeName, p.DeletionTimestamp, p.Status.Conditions, rec.Phase, rec.Message)
+		}
 		_, _ = pods.Patch(context.Background(), p.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	}
 }

@@ -58,6 +58,28 @@ func TestKillAndRestart(t *testing.T) {
 	}
 }
 
+// TestPodsGoOn: whatever is under way with a pod when the API server or its
+// store is killed, it ends in the end.
+func TestPodsGoOn(t *testing.T) {
+	c := Start(t, Options{Nodes: 2})
+	namespace := c.Namespace(t)
+	const pods = 60
+	for round, component := range []string{"kube-apiserver", "etcd", "kube-apiserver", "etcd"} {
+		for i := range pods {
+			create(t, c, namespace, fmt.Sprintf("p%d-%d", round, i), "exit-code=0", fmt.Sprintf("run-for=%dms", 20*i))
+		}
+		ended := func(least int) {
+			until(t, c, namespace, fmt.Sprintf("p%d-%d", round, least-1), "has ended", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodSucceeded })
+		}
+		ended(5)
+		c.Kill(t, component)
+		c.Restart(t, component)
+		for i := range pods {
+			ended(i + 1)
+		}
+	}
+}
+
 func TestNodeDown(t *testing.T) {
 	c := Start(t, Options{Nodes: 2, NodeGrace: 8 * time.Second})
 	namespace := c.Namespace(t)
