@@ -35,8 +35,9 @@ type repository struct {
 	removal  repo.Removal
 	removed  map[repo.Key]bool // jobs that were gone once
 	defs     *repo.Definitions // of the revision
-	// suspended are the jobs that were to be suspended in a revision before this one.
-	suspended map[repo.Key]bool
+	// halted are the jobs whose pods may have been deleted for what they were in a
+	// revision before this one: suspended, stopped, removed or another definition.
+	halted map[repo.Key]bool
 }
 
 func keyOf(job int) repo.Key { return repo.Key{Namespace: "ml", Name: string(rune('a' + job))} }
@@ -48,9 +49,11 @@ func (w *world) push() {
 }
 
 func (r *repository) commit() {
-	if r.defs != nil {
-		for _, job := range r.defs.Jobs {
-			r.suspended[job.Key] = r.suspended[job.Key] || job.Suspend
+	for i, job := range r.defined {
+		key := keyOf(i)
+		before := slices.IndexFunc(r.before(), func(j repo.Job) bool { return j.Key == key })
+		if r.defs != nil && (before < 0 || r.defs.Jobs[before].Suspend || r.defs.Jobs[before].Stop || job != nil && job.Digest != r.defs.Jobs[before].Digest) {
+			r.halted[key] = true
 		}
 	}
 	r.revision++
@@ -64,6 +67,14 @@ func (r *repository) commit() {
 		}
 	}
 	r.defs = defs
+}
+
+// before are the jobs of the latest revision.
+func (r *repository) before() []repo.Job {
+	if r.defs == nil {
+		return nil
+	}
+	return r.defs.Jobs
 }
 
 func sourceOf(job int) repo.Source { return repo.Source{Unit: "jobs/" + keyOf(job).Name + ".yaml"} }

@@ -119,11 +119,12 @@ func (l *laws) judged(w *world, old, rec *repo.Record, h *repo.RunSummary) {
 	case h.Result == repo.Succeeded && job.Success == repo.AllRoles:
 		l.succeeded(rec, h, job)
 	}
-	if !l.loose && job != nil && !job.Rescale && job.Success == repo.AllRoles && !l.undefined[h.ID] {
+	// What came first is told by clocks.
+	if !l.loose && !l.jumped && job != nil && !job.Rescale && job.Success == repo.AllRoles && !l.undefined[h.ID] {
 		l.recognised(h, job)
 	}
-	// Nobody knows any more why a pod was deleted by a daemon that is dead, when its job has been resumed since.
-	if !l.loose && job != nil && job.StartDeadline == 0 && h.Result == repo.Succeeded && !w.repository.suspended[rec.Key()] && !l.endedByItself(h) {
+	// Nobody knows why a daemon that is dead deleted a pod, when its job is another by now.
+	if !l.loose && job != nil && job.StartDeadline == 0 && h.Result == repo.Succeeded && !w.repository.halted[rec.Key()] && !l.endedByItself(h) {
 		l.breaks("run %s has succeeded, and all of it was stopped", h.ID)
 	}
 }
@@ -144,7 +145,7 @@ func (l *laws) endedByItself(h *repo.RunSummary) bool {
 func (l *laws) recognised(h *repo.RunSummary, job *repo.Job) {
 	for n := range h.Attempts {
 		at, ok := l.complete(h.ID, n, job)
-		late := h.Reason == runner.ReasonDeadline && (l.jumped || at.Add(2*time.Second).After(h.StartedAt.Add(job.Deadline)))
+		late := h.Reason == runner.ReasonDeadline && at.Add(2*time.Second).After(h.StartedAt.Add(job.Deadline))
 		if ok && !late && (n < h.Attempts-1 || h.Result != repo.Succeeded) {
 			l.breaks("run %s had succeeded with its attempt %d, and is %s (%s) after %d", h.ID, n, h.Result, h.Reason, h.Attempts)
 		}
@@ -153,22 +154,21 @@ func (l *laws) recognised(h *repo.RunSummary, job *repo.Job) {
 
 // complete says when an attempt of a run had the successes that its roles ask for.
 func (l *laws) complete(run string, attempt int32, job *repo.Job) (at time.Time, ok bool) {
-	enough := map[string]int32{}
+	enough, unborn := map[string]int32{}, int32(0)
 	for i := range job.Roles {
+		unborn += job.Roles[i].Replicas
 		if role := &job.Roles[i]; role.Drain {
 			return at, false
 		} else if !role.Daemon && role.MinSucceeded > 0 {
 			enough[role.Name] = role.MinSucceeded
 		}
 	}
-	if len(enough) == 0 {
-		return at, false
-	}
 	for _, f := range l.fates {
 		if f.run != run || f.attempt.RunAttempt != attempt {
 			continue
 		}
 		role := job.Role(f.attempt.Role)
+		unborn--
 		if !f.done || f.code != 0 || f.asked || f.unclear || f.late {
 			return at, false
 		}
@@ -184,7 +184,8 @@ func (l *laws) complete(run string, attempt int32, job *repo.Job) (at time.Time,
 			return at, false
 		}
 	}
-	return at, true
+	// A task that never had a pod may have been given up for that before.
+	return at, len(enough) > 0 && (unborn == 0 || job.StartDeadline == 0)
 }
 
 // succeeded: enough tasks have, and before too many had failed.

@@ -49,7 +49,7 @@ func newWorld(c choices, out io.Writer) *world {
 	w.laws.begin()
 	w.cluster.coarse, w.prompt = w.chance(60), w.chance(25)
 	jobs := 1 + w.below(2)
-	w.repository.removed, w.repository.suspended = map[repo.Key]bool{}, map[repo.Key]bool{}
+	w.repository.removed, w.repository.halted = map[repo.Key]bool{}, map[repo.Key]bool{}
 	w.repository.defined = make([]*repo.Job, jobs)
 	w.repository.broken = make([]bool, jobs)
 	w.repository.versions = make([][]*repo.Job, jobs)
